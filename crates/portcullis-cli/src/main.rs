@@ -1,0 +1,3 @@
+//! The program `portcullis`.
+
+fn main() {}
