@@ -1,0 +1,1 @@
+//! A blake3 content-addressed blob store.

@@ -1,0 +1,1 @@
+//! Egress rules and the guarded HTTP client.

@@ -1,0 +1,1 @@
+//! The Cedar decision point.

@@ -1,0 +1,1 @@
+//! Catalog, dispatch and enforcement.

@@ -1,0 +1,1 @@
+//! One supervised actor per MCP server.

@@ -1,0 +1,1 @@
+//! A scripted MCP server that can misbehave in every known way.

@@ -1,0 +1,1 @@
+//! Chunks of bytes in, JSON-RPC frames out.
