@@ -1,3 +1,7 @@
-//! The program `portcullis`.
+//! The program `portcullis`; all of it is in the library beside it.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    portcullis_cli::run(std::env::args_os())
+}

@@ -89,7 +89,12 @@ impl Timeouts {
     /// Connect, list and call share `each`; a call's cap is ten times that.
     #[must_use]
     pub fn uniform(each: Duration) -> Self {
-        Self { connect: each, list: each, call: each, call_max: each.saturating_mul(10) }
+        Self {
+            connect: each,
+            list: each,
+            call: each,
+            call_max: each.saturating_mul(10),
+        }
     }
 }
 
@@ -140,7 +145,14 @@ impl ServerSpec {
                     field("env-value", value.source());
                 });
                 stdio.inherit_env.iter().for_each(|name| field("inherit", name));
-                field("cwd", &stdio.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into_owned()).unwrap_or_default());
+                field(
+                    "cwd",
+                    &stdio
+                        .cwd
+                        .as_ref()
+                        .map(|cwd| cwd.to_string_lossy().into_owned())
+                        .unwrap_or_default(),
+                );
             }
             TransportSpec::Http(http) => {
                 field("url", http.url.as_str());
@@ -148,14 +160,91 @@ impl ServerSpec {
                     field("header-name", name);
                     field("header-value", value.source());
                 });
-                http.egress.iter().for_each(|rule| field("egress", &rule.to_string()));
+                http.egress
+                    .iter()
+                    .for_each(|rule| field("egress", &rule.to_string()));
             }
         }
         field("timeouts", &format!("{:?}", self.timeouts));
         field("protocol", &format!("{:?}", self.protocol));
         field("enabled", &self.enabled.to_string());
-        self.disabled_tools.iter().for_each(|tool| field("disabled-tool", tool));
-        self.disabled_auto_approve_tools.iter().for_each(|tool| field("disabled-auto-approve", tool));
+        self.disabled_tools
+            .iter()
+            .for_each(|tool| field("disabled-tool", tool));
+        self.disabled_auto_approve_tools
+            .iter()
+            .for_each(|tool| field("disabled-auto-approve", tool));
         Hash::from_bytes(*hasher.finalize().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> ServerSpec {
+        ServerSpec {
+            id: "a".parse().unwrap(),
+            display_name: "a".to_owned(),
+            description: None,
+            transport: TransportSpec::Stdio(StdioSpec {
+                program: "/bin/x".into(),
+                args: vec![Template::parse("one"), Template::parse("two")],
+                env: BTreeMap::from([("A".to_owned(), Template::parse("1"))]),
+                inherit_env: BTreeSet::from(["B".to_owned()]),
+                cwd: None,
+            }),
+            timeouts: Timeouts::default(),
+            protocol: Protocol::Auto,
+            enabled: true,
+            disabled_tools: BTreeSet::new(),
+            disabled_auto_approve_tools: BTreeSet::new(),
+            origin: Origin::default(),
+        }
+    }
+
+    #[test]
+    fn whatever_matters_to_a_running_server_changes_its_fingerprint() {
+        let stdio = |change: fn(&mut StdioSpec)| {
+            let mut spec = spec();
+            if let TransportSpec::Stdio(stdio) = &mut spec.transport {
+                change(stdio);
+            }
+            spec
+        };
+        let with = |change: fn(&mut ServerSpec)| {
+            let mut spec = spec();
+            change(&mut spec);
+            spec
+        };
+        let all = [
+            spec(),
+            stdio(|s| s.program = "/bin/y".into()),
+            stdio(|s| s.args = vec![Template::parse("onetwo")]),
+            stdio(|s| s.args.reverse()),
+            stdio(|s| s.env = BTreeMap::from([("A".to_owned(), Template::parse("2"))])),
+            stdio(|s| s.inherit_env = BTreeSet::from(["C".to_owned()])),
+            stdio(|s| s.cwd = Some("/".into())),
+            with(|s| s.id = "b".parse().unwrap()),
+            with(|s| s.timeouts.call_max = Duration::from_secs(1)),
+            with(|s| s.protocol = Protocol::Modern),
+            with(|s| s.enabled = false),
+            with(|s| s.disabled_tools = BTreeSet::from(["t".to_owned()])),
+            with(|s| s.disabled_auto_approve_tools = BTreeSet::from(["t".to_owned()])),
+        ];
+        let distinct: BTreeSet<_> = all.iter().map(ServerSpec::fingerprint).collect();
+        assert_eq!(distinct.len(), all.len());
+    }
+
+    #[test]
+    fn what_is_for_people_does_not_change_the_fingerprint() {
+        let mut moved = spec();
+        moved.origin = Origin {
+            file: "x".to_owned(),
+            line: 7,
+        };
+        moved.description = Some("d".to_owned());
+        moved.display_name = "A".to_owned();
+        assert_eq!(moved.fingerprint(), spec().fingerprint());
     }
 }

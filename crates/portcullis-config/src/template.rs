@@ -22,7 +22,9 @@ pub enum ResolveError {
     #[error("the file `{0}` cannot be read")]
     File(String),
     /// A reference of a kind that is not supported.
-    #[error("the reference `{0}` is of no kind that is resolved here: use `${{env:NAME}}` or `${{file:/path}}`")]
+    #[error(
+        "the reference `{0}` is of no kind that is resolved here: use `${{env:NAME}}` or `${{file:/path}}`"
+    )]
     Kind(String),
 }
 
@@ -52,7 +54,9 @@ impl Template {
         let mut parts = Vec::new();
         let mut rest = source;
         while let Some((before, after)) = rest.split_once("${") {
-            let Some((inside, next)) = after.split_once('}') else { break };
+            let Some((inside, next)) = after.split_once('}') else {
+                break;
+            };
             if !before.is_empty() {
                 parts.push(Part::Literal(before.to_owned()));
             }
@@ -62,13 +66,19 @@ impl Template {
         if !rest.is_empty() {
             parts.push(Part::Literal(rest.to_owned()));
         }
-        Self { source: source.to_owned(), parts }
+        Self {
+            source: source.to_owned(),
+            parts,
+        }
     }
 
     /// The text as it is, with no references in it.
     #[must_use]
     pub fn literal(text: &str) -> Self {
-        Self { source: text.to_owned(), parts: vec![Part::Literal(text.to_owned())] }
+        Self {
+            source: text.to_owned(),
+            parts: vec![Part::Literal(text.to_owned())],
+        }
     }
 
     /// The text as it was written. It may hold a literal secret: never print it.
@@ -81,6 +91,41 @@ impl Template {
     #[must_use]
     pub fn has_references(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Literal(_)))
+    }
+
+    /// The names of the variables that it refers to, those with a default included.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Variable { name, .. } => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The paths of the files that it refers to.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::File(path) => Some(path.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Every reference that has no value, where [`resolve`](Self::resolve) stops at the first.
+    #[must_use]
+    pub fn unresolved(&self, sources: &dyn Sources) -> Vec<ResolveError> {
+        let missing = self.parts.iter().filter_map(|part| match part {
+            Part::Literal(_) => None,
+            Part::Variable { default: Some(_), .. } => None,
+            Part::Variable { name, default: None } => sources
+                .variable(name)
+                .is_none()
+                .then(|| ResolveError::Variable(name.clone())),
+            Part::File(path) => sources
+                .file(path)
+                .is_none()
+                .then(|| ResolveError::File(path.clone())),
+            Part::Unknown(reference) => Some(ResolveError::Kind(reference.clone())),
+        });
+        missing.collect()
     }
 
     /// The text with each reference replaced by its value.
@@ -97,7 +142,9 @@ impl Template {
                     text.push_str(&value.ok_or_else(|| ResolveError::Variable(name.clone()))?);
                 }
                 Part::File(path) => {
-                    let value = sources.file(path).ok_or_else(|| ResolveError::File(path.clone()))?;
+                    let value = sources
+                        .file(path)
+                        .ok_or_else(|| ResolveError::File(path.clone()))?;
                     // A file made with an editor ends in a newline that is not part of the secret.
                     text.push_str(value.trim_end_matches(['\r', '\n']));
                 }
@@ -120,12 +167,94 @@ impl Part {
         };
         let legal = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if legal { Self::Variable { name: name.to_owned(), default } } else { Self::Unknown(format!("${{{inside}}}")) }
+        if legal {
+            Self::Variable {
+                name: name.to_owned(),
+                default,
+            }
+        } else {
+            Self::Unknown(format!("${{{inside}}}"))
+        }
     }
 }
 
 impl fmt::Debug for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.has_references() { "Template(with references)" } else { "Template(literal)" })
+        f.write_str(if self.has_references() {
+            "Template(with references)"
+        } else {
+            "Template(literal)"
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    struct Known;
+
+    impl Sources for Known {
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == "X").then(|| "canary".to_owned())
+        }
+
+        fn file(&self, path: &str) -> Option<String> {
+            (path == "/f").then(|| "text\r\n".to_owned())
+        }
+    }
+
+    #[test]
+    fn references_are_replaced_and_all_else_stays_as_it_is() {
+        for (source, value) in [
+            ("", Some("")),
+            ("plain $X $ {X} }", Some("plain $X $ {X} }")),
+            ("a${X}b${env:X}c", Some("acanarybcanaryc")),
+            ("${Y:-or}${X:-not}", Some("orcanary")),
+            ("${Y:-}", Some("")),
+            ("<${file:/f}>", Some("<text>")),
+            ("${unclosed", Some("${unclosed")),
+            ("${Y}", None),
+            ("${file:/g}", None),
+            ("${input:x}", None),
+            ("${}", None),
+            ("${1X}", None),
+        ] {
+            let template = Template::parse(source);
+            let resolved = template.resolve(&Known).ok();
+            assert_eq!(
+                resolved.as_ref().map(|text| text.expose_secret()),
+                value,
+                "{source}"
+            );
+            assert_eq!(
+                template.unresolved(&Known).is_empty(),
+                value.is_some(),
+                "{source}"
+            );
+            assert_eq!(template.source(), source);
+        }
+        assert!(!Template::literal("${X}").has_references());
+    }
+
+    #[test]
+    fn every_reference_without_a_value_is_named_and_no_value_is_shown() {
+        let template = Template::parse("${X} ${A} ${file:/g} ${keyring:a/b} ${B:-x}");
+        let missing: Vec<_> = template
+            .unresolved(&Known)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(missing.len(), 3, "{missing:?}");
+        assert!(
+            missing[0].contains("`A`")
+                && missing[1].contains("`/g`")
+                && missing[2].contains("`${keyring:a/b}`")
+        );
+        assert_eq!(template.variables().collect::<Vec<_>>(), ["X", "A", "B"]);
+        assert_eq!(template.files().collect::<Vec<_>>(), ["/g"]);
+        assert!(!format!("{:?} {:?}", template, Template::literal("canary")).contains("canary"));
     }
 }

@@ -1,1 +1,47 @@
-//! Catalog, dispatch and enforcement.
+//! Catalog, decision, dispatch and events: the enforcement point of the hub.
+//!
+//! The [`Router`] stands on a supervisor. Its actor keeps the [`Catalog`] and publishes a snapshot with each
+//! change; a call reads the snapshot, asks the decision point, has it approved where it must be asked, goes
+//! straight to the server's connection and shapes the result. Everything that happens is told as an [`Event`].
+//!
+//! Deliberately absent: how servers are started and restarted (the supervisor), what the policies mean (the
+//! decision point), how the hub is offered to others (the gateway).
+//!
+//! ```no_run
+//! use portcullis_router::{CallRequest, Router, RouterOptions};
+//!
+//! # async fn example(specs: Vec<portcullis_config::ServerSpec>, options: RouterOptions) -> Result<(), Box<dyn std::error::Error>> {
+//! let router = Router::start(specs, options).await?;
+//! for tool in router.settled().await.tools() {
+//!     println!("{} is {} to the model", tool.capability, tool.alias);
+//! }
+//! let outcome = router.call(CallRequest::new("mcp.files.read".parse()?, r#"{"path":"a.txt"}"#)).await?;
+//! println!("{}", outcome.result.result);
+//! router.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod router;
+
+mod catalog;
+
+mod call;
+mod dispatch;
+mod error;
+
+mod admission;
+mod approval;
+mod elicit;
+mod shape;
+
+mod clock;
+mod event;
+
+pub use approval::{ApprovalHandler, ApprovalRequest, ElicitationHandler, HookAnswer, PersonAnswer};
+pub use call::{CallOutcome, CallRequest};
+pub use catalog::{Catalog, CatalogTool, ServerStatus};
+pub use error::{CallError, RouterError};
+pub use event::{Event, EventBus, EventRecord, EventStream};
+pub use router::{Router, RouterOptions};
+pub use shape::{BlobInfo, Oversize, ShapeError, ShapeFlags, ShapeOptions, ShapedResult, shape};

@@ -1,1 +1,63 @@
-//! One supervised actor per MCP server.
+//! One supervised actor per MCP server: starts it, speaks to it, restarts it, and ends it with all that it started.
+//!
+//! A root actor holds an actor per server. Each asks the pure machine of `portcullis-lifecycle` what to do and does
+//! it; callers go past the actors, through an [`Upstream`], straight to the current connection. Above this crate
+//! results are raw JSON text, as the server wrote them.
+//!
+//! Guarantees: each wait has a deadline. A call that was sent is never sent again. When a server dies, its calls
+//! fail at once and no other server notices. Dropping a [`Supervisor`] stops every server in the background,
+//! [`Supervisor::shutdown`] waits for their processes to be gone.
+//!
+//! Deliberately absent: permission, the catalog over several servers, results' content. That is the router's.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use portcullis_config::{ServerSpec, Sources};
+//! use portcullis_supervisor::{Supervisor, SupervisorOptions};
+//! use tokio::{sync::mpsc, time::{Duration, Instant}};
+//!
+//! # async fn example(specs: Vec<ServerSpec>, host: Arc<dyn Sources + Send + Sync>) -> Result<(), Box<dyn std::error::Error>> {
+//! let (events, mut changes) = mpsc::unbounded_channel();
+//! let supervisor = Supervisor::start(specs, SupervisorOptions::new(host), events).await?;
+//! let server = supervisor.upstream(&"files".parse()?).ok_or("not configured")?;
+//! let ready = server.ready(Instant::now() + Duration::from_secs(10), 0).await?;
+//! let result = ready.call("read", r#"{"path":"a.txt"}"#.into(), server.timeouts()).await?;
+//! # let _ = (result, changes.recv().await);
+//! supervisor.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod events;
+
+mod root;
+mod server;
+mod upstream;
+
+mod connect;
+mod connection;
+mod gate;
+mod service;
+mod ticket;
+mod tools;
+
+mod encode;
+mod http;
+mod transport;
+
+mod elicitation;
+mod environment;
+mod spawn;
+mod stderr;
+
+pub use elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder};
+pub use environment::{SpawnPlan, UnresolvedField};
+pub use portcullis_lifecycle::Options as LifecycleOptions;
+pub use error::{CallFault, SupervisorError};
+pub use events::SupervisorEvent;
+pub use root::{Supervisor, SupervisorOptions};
+pub use spawn::{GroupSpawner, ProcessHandle, SpawnedProcess, Spawner, StopSequence};
+pub use stderr::StderrRing;
+pub use tools::{ToolDefinition, ToolList};
+pub use upstream::{Ready, Upstream};

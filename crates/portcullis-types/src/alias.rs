@@ -41,7 +41,16 @@ impl fmt::Display for Alias {
 /// `name` with every character outside `[A-Za-z0-9-]` as `_`, cut to `max` characters. For people to read: what
 /// tells two names apart is the [`digest`].
 pub(crate) fn slug(name: &str, max: usize) -> String {
-    name.chars().take(max).map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+    name.chars()
+        .take(max)
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }
 
 /// Ten characters of Crockford's base32, in lower case: the first 50 bits of blake3 over the raw name.
@@ -74,8 +83,17 @@ mod tests {
 
     #[test]
     fn names_that_a_lossy_cleaning_would_join_stay_apart() {
-        let pairs = [("acme", "_status"), ("acme_", "status"), ("acme", "-status"), ("acme", "status"), ("ACME", "status")];
-        let aliases: HashSet<_> = pairs.iter().map(|(server, tool)| Alias::of(server, tool)).collect();
+        let pairs = [
+            ("acme", "_status"),
+            ("acme_", "status"),
+            ("acme", "-status"),
+            ("acme", "status"),
+            ("ACME", "status"),
+        ];
+        let aliases: HashSet<_> = pairs
+            .iter()
+            .map(|(server, tool)| Alias::of(server, tool))
+            .collect();
         assert_eq!(aliases.len(), pairs.len());
     }
 

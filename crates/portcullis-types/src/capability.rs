@@ -53,7 +53,11 @@ impl CapabilityId {
         if tool.is_empty() {
             return Err(ParseError::CapabilityId(format!("{}.{server}.", source.as_str())));
         }
-        Ok(Self { source, server, tool: tool.into() })
+        Ok(Self {
+            source,
+            server,
+            tool: tool.into(),
+        })
     }
 
     /// Where the capability comes from.
@@ -92,9 +96,16 @@ impl FromStr for CapabilityId {
             Some("host") => Source::Host,
             _ => return Err(refuse()),
         };
-        let server = parts.next().and_then(|part| part.parse().ok()).ok_or_else(refuse)?;
+        let server = parts
+            .next()
+            .and_then(|part| part.parse().ok())
+            .ok_or_else(refuse)?;
         let tool = parts.next().filter(|tool| !tool.is_empty()).ok_or_else(refuse)?;
-        Ok(Self { source, server, tool: tool.into() })
+        Ok(Self {
+            source,
+            server,
+            tool: tool.into(),
+        })
     }
 }
 
@@ -126,7 +137,16 @@ mod tests {
 
     #[test]
     fn what_is_no_capability_is_refused_with_the_form() {
-        for bad in ["", "mcp", "mcp.a", "mcp.a.", "mcp..b", "mcp.A.b", "xyz.a.b", "mcp.a b.c"] {
+        for bad in [
+            "",
+            "mcp",
+            "mcp.a",
+            "mcp.a.",
+            "mcp..b",
+            "mcp.A.b",
+            "xyz.a.b",
+            "mcp.a b.c",
+        ] {
             let error = bad.parse::<CapabilityId>().unwrap_err();
             assert!(error.to_string().contains("mcp.<server>.<tool>"), "{error}");
         }

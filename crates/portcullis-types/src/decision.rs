@@ -93,17 +93,28 @@ impl ReasonCode {
             Self::Permitted => ("permitted", "policies permit the call, unattended"),
             Self::AskByPolicy => ("ask.policy", "policies permit the call, but not unattended"),
             Self::AskAlways => ("ask.always", "a policy forbids running the call unattended"),
-            Self::AskFloor => ("ask.floor", "the tool requires user interaction or its auto-approve is off"),
-            Self::AskDefinitionChanged => ("ask.definition-changed", "the tool's definition changed since it was trusted"),
+            Self::AskFloor => (
+                "ask.floor",
+                "the tool requires user interaction or its auto-approve is off",
+            ),
+            Self::AskDefinitionChanged => (
+                "ask.definition-changed",
+                "the tool's definition changed since it was trusted",
+            ),
             Self::DenyByDefault => ("deny.default", "no policy permits the call"),
             Self::DenyByPolicy => ("deny.policy", "a policy forbids the call"),
             Self::DenyEvaluationError => ("deny.evaluation-error", "a policy failed while it was evaluated"),
             Self::DenyNoPolicies => ("deny.no-policies", "no policies are loaded"),
             Self::DenyInvalidRequest => ("deny.invalid-request", "the request does not fit the schema"),
             Self::DenyArgumentsInvalid => ("deny.arguments-invalid", "the arguments are not a JSON object"),
-            Self::DenyArgumentsDuplicateKey => ("deny.arguments-duplicate-key", "a key stands twice in one object of the arguments"),
+            Self::DenyArgumentsDuplicateKey => (
+                "deny.arguments-duplicate-key",
+                "a key stands twice in one object of the arguments",
+            ),
             Self::DenyArgumentsTooLarge => ("deny.arguments-too-large", "the arguments are over 1 MiB"),
-            Self::DenyArgumentsTooDeep => ("deny.arguments-too-deep", "the arguments are nested over 64 deep"),
+            Self::DenyArgumentsTooDeep => {
+                ("deny.arguments-too-deep", "the arguments are nested over 64 deep")
+            }
         }
     }
 
@@ -166,7 +177,13 @@ impl Decision {
     /// A deny for which no policy is to blame.
     #[must_use]
     pub fn deny(code: ReasonCode, error: Option<String>) -> Self {
-        Self { answer: Answer::Deny, code, approver: None, policies: Vec::new(), errors: error.into_iter().collect() }
+        Self {
+            answer: Answer::Deny,
+            code,
+            approver: None,
+            policies: Vec::new(),
+            errors: error.into_iter().collect(),
+        }
     }
 }
 
@@ -191,7 +208,10 @@ mod tests {
 
     #[test]
     fn the_most_restrictive_answer_is_the_greatest() {
-        assert_eq!([Answer::Ask, Answer::Deny, Answer::Allow].into_iter().max(), Some(Answer::Deny));
+        assert_eq!(
+            [Answer::Ask, Answer::Deny, Answer::Allow].into_iter().max(),
+            Some(Answer::Deny)
+        );
         assert!(Answer::Ask > Answer::Allow);
     }
 

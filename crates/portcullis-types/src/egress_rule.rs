@@ -34,7 +34,10 @@ impl FromStr for EgressRule {
     type Err = ParseError;
 
     fn from_str(input: &str) -> Result<Self, ParseError> {
-        let refuse = |why| ParseError::EgressRule { input: input.to_owned(), why };
+        let refuse = |why| ParseError::EgressRule {
+            input: input.to_owned(),
+            why,
+        };
         let text = input.trim().to_ascii_lowercase();
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
@@ -49,15 +52,31 @@ impl FromStr for EgressRule {
         let host = host_pattern(host).map_err(refuse)?;
         let port = port.unwrap_or(if scheme == "https" { 443 } else { 80 });
         // The path is taken from the input: paths keep their case.
-        let path = input.trim().get(input.trim().len() - path.len()..).filter(|p| p.starts_with('/')).unwrap_or(path);
-        Ok(Self { scheme: scheme.to_owned(), host, port, path_prefix: path.to_owned() })
+        let path = input
+            .trim()
+            .get(input.trim().len() - path.len()..)
+            .filter(|p| p.starts_with('/'))
+            .unwrap_or(path);
+        Ok(Self {
+            scheme: scheme.to_owned(),
+            host,
+            port,
+            path_prefix: path.to_owned(),
+        })
     }
 }
 
 fn split_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or("the bracket of an IPv6 address is not closed")?;
-        (host, after.strip_prefix(':').or(if after.is_empty() { None } else { Some(after) }))
+        let (host, after) = rest
+            .split_once(']')
+            .ok_or("the bracket of an IPv6 address is not closed")?;
+        (
+            host,
+            after
+                .strip_prefix(':')
+                .or(if after.is_empty() { None } else { Some(after) }),
+        )
     } else {
         match authority.split_once(':') {
             Some((host, port)) => (host, Some(port)),
@@ -66,7 +85,10 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
     };
     match port {
         None => Ok((host, None)),
-        Some(port) => port.parse().map(|port| (host, Some(port))).map_err(|_| "the port is not a number up to 65535"),
+        Some(port) => port
+            .parse()
+            .map(|port| (host, Some(port)))
+            .map_err(|_| "the port is not a number up to 65535"),
     }
 }
 
@@ -82,10 +104,17 @@ fn host_pattern(host: &str) -> Result<HostPattern, &'static str> {
     if name.contains('*') {
         return Err("a star may only stand first, as in `*.example.com`");
     }
-    if name.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '@' | '?' | '#' | '\\' | '%')) {
+    if name
+        .chars()
+        .any(|c| c.is_whitespace() || c.is_control() || matches!(c, '@' | '?' | '#' | '\\' | '%'))
+    {
         return Err("the host has a character that no host has");
     }
-    Ok(if suffix { HostPattern::Suffix(name.to_owned()) } else { HostPattern::Exact(name.to_owned()) })
+    Ok(if suffix {
+        HostPattern::Suffix(name.to_owned())
+    } else {
+        HostPattern::Exact(name.to_owned())
+    })
 }
 
 impl TryFrom<String> for EgressRule {
@@ -109,7 +138,11 @@ impl fmt::Display for EgressRule {
             HostPattern::Suffix(host) => ("*.", host),
         };
         let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
-        write!(f, "{}://{star}{open}{host}{close}:{}{}", self.scheme, self.port, self.path_prefix)
+        write!(
+            f,
+            "{}://{star}{open}{host}{close}:{}{}",
+            self.scheme, self.port, self.path_prefix
+        )
     }
 }
 

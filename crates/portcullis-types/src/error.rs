@@ -7,7 +7,9 @@ pub enum ParseError {
     #[error("`{0}` is not a server id: use 1 to 64 characters of a-z, 0-9 and `-`, a letter first")]
     ServerId(String),
     /// Not `<source>.<server>.<tool>`.
-    #[error("`{0}` is not a capability id: write `mcp.<server>.<tool>`, or `host.<group>.<name>` for a host's own")]
+    #[error(
+        "`{0}` is not a capability id: write `mcp.<server>.<tool>`, or `host.<group>.<name>` for a host's own"
+    )]
     CapabilityId(String),
     /// Not 64 lower-case hexadecimal digits.
     #[error("`{0}` is not a blake3 hash: it has 64 lower-case hexadecimal digits")]

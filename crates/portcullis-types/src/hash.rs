@@ -33,7 +33,9 @@ impl FromStr for Hash {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let lower = text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        let lower = text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         match blake3::Hash::from_hex(text) {
             Ok(hash) if lower => Ok(Self(*hash.as_bytes())),
             _ => Err(ParseError::Hash(text.to_owned())),
@@ -116,7 +118,12 @@ mod tests {
         let blob = BlobRef(Hash::of(b"portcullis"));
         assert_eq!(blob.to_string().parse::<BlobRef>().unwrap(), blob);
         let hex = Hash::of(b"portcullis").to_string();
-        for bad in [hex.clone(), format!("blob:sha256:{hex}"), format!("blob:blake3:{}", hex.to_uppercase()), format!("blob:blake3:{hex}0")] {
+        for bad in [
+            hex.clone(),
+            format!("blob:sha256:{hex}"),
+            format!("blob:blake3:{}", hex.to_uppercase()),
+            format!("blob:blake3:{hex}0"),
+        ] {
             assert!(bad.parse::<BlobRef>().is_err(), "{bad}");
         }
     }

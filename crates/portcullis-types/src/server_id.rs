@@ -25,7 +25,11 @@ impl ServerId {
         let slug = alias::slug(name, 52).to_ascii_lowercase().replace('_', "-");
         let slug = slug.trim_matches('-');
         // A letter must stand first; `s` for server is as good as any.
-        let lead = if slug.starts_with(|c: char| c.is_ascii_lowercase()) { "" } else { "s" };
+        let lead = if slug.starts_with(|c: char| c.is_ascii_lowercase()) {
+            ""
+        } else {
+            "s"
+        };
         let slug: String = format!("{lead}{slug}").chars().take(52).collect();
         Self(format!("{}-{}", slug.trim_end_matches('-'), alias::digest(name)).into())
     }
@@ -43,8 +47,14 @@ impl FromStr for ServerId {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let fits = text.starts_with(|c: char| c.is_ascii_lowercase())
             && text.len() <= Self::MAX_BYTES
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if fits { Ok(Self(text.into())) } else { Err(ParseError::ServerId(text.to_owned())) }
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if fits {
+            Ok(Self(text.into()))
+        } else {
+            Err(ParseError::ServerId(text.to_owned()))
+        }
     }
 }
 
@@ -79,14 +89,32 @@ mod tests {
         assert_eq!(ServerId::from_display_name("github").as_str(), "github");
         let spaced = ServerId::from_display_name("My Server");
         assert!(spaced.as_str().starts_with("my-server-"), "{spaced}");
-        assert_ne!(spaced, ServerId::from_display_name("my server"), "the digest is over the name as it is");
-        assert!(ServerId::from_display_name("9lives").as_str().starts_with("s9lives-"));
+        assert_ne!(
+            spaced,
+            ServerId::from_display_name("my server"),
+            "the digest is over the name as it is"
+        );
+        assert!(
+            ServerId::from_display_name("9lives")
+                .as_str()
+                .starts_with("s9lives-")
+        );
         assert!(ServerId::from_display_name("日本").as_str().starts_with('s'));
     }
 
     #[test]
     fn what_is_no_id_is_refused_with_the_rule() {
-        for bad in ["", "Github", "a.b", "a_b", "1a", "-a", "a b", &"a".repeat(65), "ä"] {
+        for bad in [
+            "",
+            "Github",
+            "a.b",
+            "a_b",
+            "1a",
+            "-a",
+            "a b",
+            &"a".repeat(65),
+            "ä",
+        ] {
             let error = bad.parse::<ServerId>().unwrap_err();
             assert!(error.to_string().contains("a-z, 0-9 and `-`"), "{error}");
         }

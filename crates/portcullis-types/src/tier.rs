@@ -21,7 +21,12 @@ pub enum Tier {
 
 impl Tier {
     /// All tiers, in the schema's order.
-    pub const ALL: [Self; 4] = [Self::RequestApproval, Self::AllowEdits, Self::Plan, Self::FullAccess];
+    pub const ALL: [Self; 4] = [
+        Self::RequestApproval,
+        Self::AllowEdits,
+        Self::Plan,
+        Self::FullAccess,
+    ];
 
     /// The tier as the policies write it.
     #[must_use]
@@ -39,7 +44,10 @@ impl FromStr for Tier {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        Self::ALL.into_iter().find(|tier| tier.as_str() == text).ok_or_else(|| ParseError::Tier(text.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|tier| tier.as_str() == text)
+            .ok_or_else(|| ParseError::Tier(text.to_owned()))
     }
 }
 
@@ -73,8 +81,14 @@ impl FromStr for AgentId {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let fits = (1..=128).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'@' | b'-'));
-        if fits { Ok(Self(text.into())) } else { Err(ParseError::AgentId(text.to_owned())) }
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'@' | b'-'));
+        if fits {
+            Ok(Self(text.into()))
+        } else {
+            Err(ParseError::AgentId(text.to_owned()))
+        }
     }
 }
 

@@ -1,0 +1,104 @@
+use std::io;
+
+use portcullis_types::BlobRef;
+use thiserror::Error;
+
+/// Why a blob could not be put or read. The message says what failed and what can be done.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BlobError {
+    /// Nothing of that name was ever put here, or it is gone.
+    #[error("blob `{0}` is not in the store")]
+    NotFound(BlobRef),
+    /// What lies under that name is not the content it names. It was not returned, and is set aside.
+    #[error("blob `{blob}` is damaged: {why}; put it again from its source")]
+    Corrupt {
+        /// The name that was asked for.
+        blob: BlobRef,
+        /// What was found instead, and where it was moved.
+        why: String,
+    },
+    /// One blob is above [`Limits::max_blob_bytes`](crate::Limits::max_blob_bytes).
+    #[error(
+        "the content is larger than the {limit_bytes} bytes that one blob may have: raise `max_blob_bytes`"
+    )]
+    TooLarge {
+        /// The limit, in bytes.
+        limit_bytes: u64,
+    },
+    /// The store holds as much as [`Limits::quota_bytes`](crate::Limits::quota_bytes) lets it.
+    #[error(
+        "the blob store's quota of {quota_bytes} bytes does not hold {needed_bytes} more ({used_bytes} are used): \
+         raise `quota_bytes`, or remove blobs that nothing needs"
+    )]
+    Quota {
+        /// The quota, in bytes.
+        quota_bytes: u64,
+        /// What is stored or being written, in bytes.
+        used_bytes: u64,
+        /// What was to be added, in bytes.
+        needed_bytes: u64,
+    },
+    /// The disk, or the user's share of it, is full. Nothing half-written is left behind.
+    #[error("the disk that holds the blob store at `{place}` is full: free some space, or move the store")]
+    Full {
+        /// Where the store is.
+        place: String,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The store may be read but not written.
+    #[error("the blob store at `{place}` cannot be written: make the folder writable for this user")]
+    NotWritable {
+        /// Where the store is.
+        place: String,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The store was written by a newer version, whose rules this one does not know.
+    #[error(
+        "the blob store at `{place}` has format {found}, and this version knows up to {known}: \
+         use the newer program, or another folder"
+    )]
+    NewerFormat {
+        /// Where the store is.
+        place: String,
+        /// The format found there.
+        found: u64,
+        /// The newest format that this version reads.
+        known: u64,
+    },
+    /// The place holds something else; a store is never laid over other files.
+    #[error("`{place}` is not a blob store: {why}; give an empty folder, or one that does not exist yet")]
+    NotAStore {
+        /// Where a store was to be.
+        place: String,
+        /// What is there.
+        why: String,
+    },
+    /// The stream that was to be stored ended in an error. Nothing of it is kept.
+    #[error("the content could not be read to its end, so it was not stored")]
+    Source(#[source] io::Error),
+    /// Any other failure of the medium.
+    #[error("could not {action} in the blob store at `{place}`")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// Where the store is.
+        place: String,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The whole blob does not fit in memory; read it as a stream.
+    #[error("there is not enough memory to read {needed_bytes} bytes at once")]
+    Memory {
+        /// What reading the blob at once takes, in bytes.
+        needed_bytes: u64,
+    },
+    /// The call was made outside of an async runtime, or while it was shutting down.
+    #[error("the blob store needs a running tokio runtime, and there is none or it is shutting down")]
+    NoRuntime,
+}

@@ -1,0 +1,158 @@
+//! Laying out a store's folder, and telling one from any other folder.
+
+use std::{
+    io::{Read, Write},
+    path::Path,
+};
+
+use rustix::io::Errno;
+
+use super::{
+    folder::Folder,
+    temp::{self, TempFile},
+};
+use crate::BlobError;
+
+/// The newest format that this version reads and writes.
+const FORMAT: u64 = 1;
+const FORMAT_FILE: &str = "format";
+const FORMAT_WORD: &str = "portcullis-blobs";
+
+/// Where the blobs are.
+pub(crate) const BLOBS: &str = "blake3";
+/// Where they are written.
+pub(crate) const TEMP: &str = "tmp";
+
+/// Opens the store at `path`, or lays one out where there is nothing.
+pub(crate) fn open(path: &Path) -> Result<Folder, BlobError> {
+    let place = || path.display().to_string();
+    let io = |action| move |errno: Errno| error(action, path, errno);
+
+    let (root, is_new) = match Folder::open(path) {
+        Err(Errno::NOENT) => {
+            Folder::create_all(path).map_err(io("create the folder"))?;
+            (Folder::open(path).map_err(io("open the folder"))?, true)
+        }
+        Err(Errno::NOTDIR) => {
+            return Err(BlobError::NotAStore {
+                place: place(),
+                why: "it is not a folder".to_owned(),
+            });
+        }
+        other => (other.map_err(io("open the folder"))?, false),
+    };
+    if read_format(&root, path)? {
+        // One that we may only read stays as its owner set it.
+        let _ = root.make_private();
+        return Ok(root);
+    }
+    if let Some(other) = root
+        .names()
+        .map_err(io("list the folder"))?
+        .into_iter()
+        .find(|name| !is_ours(name))
+    {
+        // Another process may have laid it out just now.
+        if read_format(&root, path)? {
+            return Ok(root);
+        }
+        return Err(BlobError::NotAStore {
+            place: place(),
+            why: format!("it holds `{other}`"),
+        });
+    }
+    root.make_private().map_err(io("make the folder private"))?;
+    root.child_or_new(BLOBS).map_err(io("create a folder"))?;
+    write_format(&root).map_err(io("write the format"))?;
+    if is_new {
+        sync_parent(path).map_err(io("sync the folder"))?;
+    }
+    Ok(root)
+}
+
+/// What the operating system's error means for the store at `path`.
+pub(crate) fn error(action: &'static str, path: &Path, errno: Errno) -> BlobError {
+    let place = path.display().to_string();
+    let source = errno.into();
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => BlobError::Full { place, source },
+        Errno::ROFS | Errno::ACCESS | Errno::PERM => BlobError::NotWritable { place, source },
+        _ => BlobError::Io {
+            action,
+            place,
+            source,
+        },
+    }
+}
+
+/// What a failed read or write means for the store at `path`.
+pub(crate) fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> BlobError {
+    match Errno::from_io_error(&source) {
+        Some(errno) => error(action, path, errno),
+        None => BlobError::Io {
+            action,
+            place: path.display().to_string(),
+            source,
+        },
+    }
+}
+
+/// Whether a laying out that was cut short may have left this.
+fn is_ours(name: &str) -> bool {
+    matches!(name, BLOBS | TEMP)
+}
+
+/// Whether there is a format file, and of a format that this version knows.
+fn read_format(root: &Folder, path: &Path) -> Result<bool, BlobError> {
+    let place = || path.display().to_string();
+    let (file, _) = match root.file(FORMAT_FILE) {
+        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::LOOP) => {
+            return Err(BlobError::NotAStore {
+                place: place(),
+                why: "its `format` is a link".to_owned(),
+            });
+        }
+        other => other.map_err(|errno| error("read the format", path, errno))?,
+    };
+    let mut text = String::new();
+    file.take(64)
+        .read_to_string(&mut text)
+        .map_err(|source| io_error("read the format", path, source))?;
+    let found = text
+        .strip_prefix(FORMAT_WORD)
+        .and_then(|rest| rest.trim().parse().ok())
+        .ok_or_else(|| BlobError::NotAStore {
+            place: place(),
+            why: "its `format` cannot be read".to_owned(),
+        })?;
+    if found > FORMAT {
+        return Err(BlobError::NewerFormat {
+            place: place(),
+            found,
+            known: FORMAT,
+        });
+    }
+    Ok(true)
+}
+
+/// Writes the format file last of all, whole or not at all.
+fn write_format(root: &Folder) -> Result<(), Errno> {
+    let scratch = root.child_or_new(TEMP)?;
+    temp::clean(&scratch)?;
+    let mut file = TempFile::create(scratch)?;
+    let write = writeln!(file.file(), "{FORMAT_WORD} {FORMAT}").and_then(|()| file.file().sync_data());
+    write.map_err(|source| Errno::from_io_error(&source).unwrap_or(Errno::IO))?;
+    match file.publish(root, FORMAT_FILE) {
+        // Another process was first.
+        Ok(()) | Err(Errno::EXIST) => root.sync(),
+        Err(other) => Err(other),
+    }
+}
+
+fn sync_parent(path: &Path) -> Result<(), Errno> {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => Folder::open(parent)?.sync(),
+        None => Ok(()),
+    }
+}

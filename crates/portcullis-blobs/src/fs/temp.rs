@@ -1,0 +1,91 @@
+//! Files that are being written and have no name of their own yet.
+
+use std::fs::File;
+
+use rustix::{
+    fs::FlockOperation,
+    io::{Errno, Result},
+};
+
+use super::folder::Folder;
+
+/// How many random names are tried; only a cleaner in the very moment makes a second one necessary.
+const ATTEMPTS: usize = 16;
+
+/// A file under a random name. Removed when dropped, unless it was published.
+#[derive(Debug)]
+pub(crate) struct TempFile {
+    folder: Folder,
+    name: String,
+    file: File,
+    published: bool,
+}
+
+impl TempFile {
+    /// A new empty file in `folder`, locked so that [`clean`] leaves it alone for as long as it is open.
+    pub(crate) fn create(folder: Folder) -> Result<Self> {
+        for _ in 0..ATTEMPTS {
+            let name = random_name()?;
+            let file = match folder.new_file(&name) {
+                Err(Errno::EXIST) => continue,
+                other => other?,
+            };
+            // A cleaner may have come between: then it holds the lock, or has removed the name already.
+            // Where there are no locks, cleaners cannot take one either, and leave the file alone.
+            let locked =
+                rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK);
+            let named = rustix::fs::fstat(&file)?.st_nlink > 0;
+            if locked && named {
+                return Ok(Self {
+                    folder,
+                    name,
+                    file,
+                    published: false,
+                });
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    pub(crate) fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Gives the file its name in `to`, replacing nothing: `EXIST` when the name is taken.
+    pub(crate) fn publish(&mut self, to: &Folder, name: &str) -> Result<()> {
+        self.folder.rename_new(&self.name, to, name)?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if !self.published {
+            // Where this fails too, the next opening of the store tries again.
+            let _ = self.folder.remove(&self.name);
+        }
+    }
+}
+
+/// Removes the files whose writers are gone. A writer's lock ends with its process, so this needs no clock.
+pub(crate) fn clean(folder: &Folder) -> Result<()> {
+    for name in folder.names()? {
+        let is_left = match folder.file(&name) {
+            Ok((file, _)) => rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
+            // A link is none of ours: the link goes, never what it points to.
+            Err(errno) => errno == Errno::LOOP,
+        };
+        if is_left {
+            let _ = folder.remove(&name);
+        }
+    }
+    Ok(())
+}
+
+/// 128 random bits as hexadecimal digits.
+pub(crate) fn random_name() -> Result<String> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).map_err(|_| Errno::IO)?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
+}

@@ -1,0 +1,343 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests play the one who tampers with the store's folder"
+)]
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::PathBuf,
+};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::Hash;
+
+struct Fixture {
+    parent: TempDir,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        Self {
+            parent: tempfile::tempdir().unwrap(),
+            runtime,
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.parent.path().join("blobs")
+    }
+
+    fn open(&self) -> FsStore {
+        FsStore::open(&self.folder(), FsOptions::default()).unwrap()
+    }
+
+    fn put(&self, store: &FsStore, content: &'static [u8]) -> Result<Stored, BlobError> {
+        self.runtime.block_on(store.put(Bytes::from_static(content)))
+    }
+
+    fn get(&self, store: &FsStore, content: &[u8]) -> Result<Bytes, BlobError> {
+        self.runtime.block_on(store.get(blob(content)))
+    }
+
+    /// Where `content` lies, or would.
+    fn file(&self, content: &[u8]) -> PathBuf {
+        let name = blob(content).0.to_string();
+        self.folder()
+            .join("blake3")
+            .join(shelf::fan_out(blob(content)))
+            .join(name)
+    }
+
+    /// The names in the root that begin with `prefix`.
+    fn root_names(&self, prefix: &str) -> Vec<String> {
+        let names = fs::read_dir(self.folder())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string());
+        names
+            .map(Result::unwrap)
+            .filter(|name| name.starts_with(prefix))
+            .collect()
+    }
+
+    fn temp_files(&self) -> usize {
+        fs::read_dir(self.folder().join("tmp")).unwrap().count()
+    }
+}
+
+fn blob(content: &[u8]) -> BlobRef {
+    BlobRef(Hash::of(content))
+}
+
+#[test]
+fn a_blob_outlives_the_store_that_wrote_it() {
+    let fixture = Fixture::new();
+    fixture.put(&fixture.open(), b"kept").unwrap();
+    let again = fixture.open();
+    assert_eq!(fixture.get(&again, b"kept").unwrap().as_ref(), b"kept");
+    assert!(fixture.put(&again, b"kept").unwrap().existed);
+    assert_eq!(fixture.temp_files(), 0);
+}
+
+#[test]
+fn a_damaged_blob_is_never_returned_and_is_set_aside() {
+    let damage = |how: fn(&Path)| {
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        fixture.put(&store, b"the true content").unwrap();
+        how(&fixture.file(b"the true content"));
+
+        let error = fixture.get(&store, b"the true content").unwrap_err();
+        assert!(matches!(error, BlobError::Corrupt { .. }), "{error:?}");
+        let aside = fixture.root_names("quarantine-").pop().unwrap();
+        assert!(error.to_string().contains(&aside), "{error}");
+        assert!(matches!(
+            fixture.get(&store, b"the true content"),
+            Err(BlobError::NotFound(_))
+        ));
+        assert!(!fixture.put(&store, b"the true content").unwrap().existed);
+        assert_eq!(
+            fixture.get(&store, b"the true content").unwrap().as_ref(),
+            b"the true content"
+        );
+    };
+    damage(|file| fs::write(file, b"the fake content").unwrap());
+    damage(|file| fs::write(file, b"the true").unwrap());
+    damage(|file| fs::write(file, b"the true content and more").unwrap());
+    damage(|file| {
+        fs::remove_file(file).unwrap();
+        fs::create_dir(file).unwrap();
+    });
+    damage(|file| {
+        fs::remove_file(file).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, file, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    });
+}
+
+#[test]
+fn a_put_replaces_a_file_of_the_wrong_size_and_one_that_others_could_write() {
+    let check = |planted: &[u8], mode: u32, existed: bool| {
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        let file = fixture.file(b"wanted");
+        fs::create_dir(file.parent().unwrap()).unwrap();
+        fs::write(&file, planted).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        assert_eq!(
+            fixture.put(&store, b"wanted").unwrap().existed,
+            existed,
+            "{planted:?} {mode:o}"
+        );
+        assert_eq!(fixture.get(&store, b"wanted").unwrap().as_ref(), b"wanted");
+        assert_eq!(fixture.root_names("quarantine-").is_empty(), existed);
+    };
+    check(b"want", 0o600, false);
+    check(b"WANTED", 0o644, false);
+    check(b"wanted", 0o644, true);
+}
+
+#[test]
+fn report_49_a_planted_link_is_neither_written_through_nor_read() {
+    let fixture = Fixture::new();
+    let victim = fixture.parent.path().join("victim");
+    fs::write(&victim, b"hands off").unwrap();
+
+    // In the place of a blob.
+    let store = fixture.open();
+    let file = fixture.file(b"first");
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    symlink(&victim, &file).unwrap();
+    assert!(matches!(
+        fixture.get(&store, b"first"),
+        Err(BlobError::Corrupt { .. })
+    ));
+    symlink(&victim, &file).unwrap();
+    assert!(!fixture.put(&store, b"first").unwrap().existed);
+    assert_eq!(fixture.get(&store, b"first").unwrap().as_ref(), b"first");
+
+    // In the place of a folder, even one that holds the right content under the right name.
+    let elsewhere = fixture.parent.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let file = fixture.file(b"second");
+    fs::write(elsewhere.join(file.file_name().unwrap()), b"second").unwrap();
+    symlink(&elsewhere, file.parent().unwrap()).unwrap();
+    assert!(matches!(
+        fixture.get(&store, b"second"),
+        Err(BlobError::NotFound(_))
+    ));
+    symlink(&elsewhere, file.parent().unwrap()).unwrap();
+    fs::remove_file(elsewhere.join(file.file_name().unwrap())).unwrap();
+    assert!(!fixture.put(&store, b"second").unwrap().existed);
+    assert_eq!(fixture.get(&store, b"second").unwrap().as_ref(), b"second");
+
+    // In the place of the folder of all blobs, and of what is being written.
+    for name in ["blake3", "tmp"] {
+        fs::rename(fixture.folder().join(name), fixture.parent.path().join(name)).unwrap();
+        symlink(&elsewhere, fixture.folder().join(name)).unwrap();
+        assert!(
+            !fixture
+                .put(&store, if name == "tmp" { b"fourth" } else { b"third" })
+                .unwrap()
+                .existed
+        );
+    }
+    assert_eq!(fixture.get(&store, b"third").unwrap().as_ref(), b"third");
+
+    assert_eq!(fs::read(&victim).unwrap(), b"hands off");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+#[test]
+fn a_link_as_format_or_among_the_temporary_files_is_not_followed() {
+    let fixture = Fixture::new();
+    drop(fixture.open());
+    let victim = fixture.parent.path().join("victim");
+    fs::write(&victim, "portcullis-blobs 1\n").unwrap();
+    symlink(&victim, fixture.folder().join("tmp/planted")).unwrap();
+    drop(fixture.open());
+    assert_eq!(fixture.temp_files(), 0);
+
+    fs::remove_file(fixture.folder().join("format")).unwrap();
+    symlink(&victim, fixture.folder().join("format")).unwrap();
+    let error = FsStore::open(&fixture.folder(), FsOptions::default()).unwrap_err();
+    assert!(matches!(error, BlobError::NotAStore { .. }), "{error:?}");
+    assert!(victim.exists());
+}
+
+#[test]
+fn leftovers_of_dead_writers_go_and_living_writers_stay() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let living = Writer::create(&store.shelf)
+        .unwrap()
+        .write(&[Bytes::from_static(b"slow")])
+        .unwrap();
+    fs::write(fixture.folder().join("tmp/0123"), b"left by one that died").unwrap();
+    assert_eq!(fixture.temp_files(), 2);
+
+    drop(fixture.open());
+    assert_eq!(fixture.temp_files(), 1);
+    living.publish().unwrap();
+    assert_eq!(fixture.get(&store, b"slow").unwrap().as_ref(), b"slow");
+    assert_eq!(fixture.temp_files(), 0);
+
+    drop(Writer::create(&store.shelf).unwrap());
+    assert_eq!(fixture.temp_files(), 0);
+}
+
+#[test]
+fn another_folder_or_a_newer_store_is_refused() {
+    let check = |lay: fn(&Path), message: &str| {
+        let fixture = Fixture::new();
+        lay(&fixture.folder());
+        let error = FsStore::open(&fixture.folder(), FsOptions::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(message), "{error}");
+        assert!(error.contains(&fixture.folder().display().to_string()), "{error}");
+    };
+    check(
+        |folder| fs::write(folder, b"a file").unwrap(),
+        "it is not a folder",
+    );
+    check(
+        |folder| {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("diary.txt"), b"").unwrap();
+        },
+        "it holds `diary.txt`",
+    );
+    let with_format = |text: &'static str, message: &str| {
+        let fixture = Fixture::new();
+        drop(fixture.open());
+        fs::write(fixture.folder().join("format"), text).unwrap();
+        let error = FsStore::open(&fixture.folder(), FsOptions::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(message), "{error}");
+    };
+    with_format(
+        "portcullis-blobs 2\n",
+        "has format 2, and this version knows up to 1",
+    );
+    with_format("portcullis-blobs\n", "its `format` cannot be read");
+    with_format("", "its `format` cannot be read");
+}
+
+#[test]
+fn a_laying_out_that_was_cut_short_is_finished() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.folder().join("tmp")).unwrap();
+    fs::write(fixture.folder().join("tmp/half"), b"portcu").unwrap();
+    let store = fixture.open();
+    fixture.put(&store, b"works").unwrap();
+    assert_eq!(fixture.temp_files(), 0);
+    assert_eq!(fixture.root_names("format"), ["format"]);
+}
+
+#[test]
+fn the_quota_counts_what_is_there_already_and_notices_what_has_gone() {
+    let fixture = Fixture::new();
+    fixture.put(&fixture.open(), b"0123456789").unwrap();
+    let limits = Limits {
+        quota_bytes: Some(15),
+        ..Limits::default()
+    };
+    let store = FsStore::open(
+        &fixture.folder(),
+        FsOptions {
+            limits,
+            ..FsOptions::default()
+        },
+    )
+    .unwrap();
+    let error = fixture.put(&store, b"abcdefghij").unwrap_err();
+    assert!(
+        matches!(
+            error,
+            BlobError::Quota {
+                quota_bytes: 15,
+                used_bytes: 10,
+                needed_bytes: 10
+            }
+        ),
+        "{error:?}"
+    );
+    assert_eq!(fixture.temp_files(), 0);
+    fs::remove_file(fixture.file(b"0123456789")).unwrap();
+    fixture.put(&store, b"abcdefghij").unwrap();
+}
+
+#[test]
+fn what_the_system_says_becomes_what_to_do() {
+    let check = |errno, message: &str| {
+        let error = layout::error("write a blob", Path::new("blobs"), errno);
+        assert!(error.to_string().contains(message), "{error}");
+        let io = layout::io_error("write a blob", Path::new("blobs"), errno.into());
+        assert_eq!(io.to_string(), error.to_string());
+    };
+    use rustix::io::Errno;
+    check(
+        Errno::NOSPC,
+        "the disk that holds the blob store at `blobs` is full",
+    );
+    check(
+        Errno::DQUOT,
+        "the disk that holds the blob store at `blobs` is full",
+    );
+    check(Errno::ROFS, "make the folder writable");
+    check(Errno::ACCESS, "make the folder writable");
+    check(Errno::IO, "could not write a blob in the blob store at `blobs`");
+}
+
+#[test]
+fn outside_of_a_runtime_there_is_an_error_and_no_panic() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let put = futures::FutureExt::now_or_never(store.put(Bytes::from_static(b"x"))).unwrap();
+    assert!(matches!(put, Err(BlobError::NoRuntime)));
+}

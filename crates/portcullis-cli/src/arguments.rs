@@ -1,0 +1,107 @@
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use portcullis::{AgentId, Preset, Tier};
+
+/// Many MCP servers behind one door; the door is closed until a policy opens it.
+#[derive(Debug, Parser)]
+#[command(name = "portcullis", version, disable_help_subcommand = true, after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage, 3 bad config or policy, 4 denied, 5 needs approval, \
+                          6 upstream failed, 7 timed out.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show the whole thing on built-in servers; nothing to install
+    Demo(DemoArguments),
+    /// Print what a configuration comes to, and all that is wrong with it
+    Check(CheckArguments),
+    /// List the servers and their tools, with what the policies say of each
+    Tools(HubArguments),
+    /// Call one tool
+    Call(CallArguments),
+    /// Offer all servers as one MCP server
+    Serve(ServeArguments),
+    /// Be one of the demo's servers
+    #[command(hide = true)]
+    DemoServer {
+        /// Which one
+        name: String,
+    },
+}
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// How to tell it; `json` gives events, one a line
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// Configuration files: Portcullis' own, or a client's with `mcpServers`
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HubArguments {
+    /// Configuration files: Portcullis' own, or a client's with `mcpServers`
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub(crate) config: Vec<PathBuf>,
+    /// The folder of policies: its *.cedar and *.rules files
+    #[arg(long, value_name = "DIR", conflicts_with = "preset")]
+    pub(crate) policies: Option<PathBuf>,
+    /// Policies that come with the program: deny-by-default or ask-by-default
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<Preset>,
+    /// How freely the agent may act: request_approval, allow_edits, plan or full_access
+    #[arg(long)]
+    pub(crate) tier: Option<Tier>,
+    /// Who calls, for policies that tell agents apart
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) r#as: Option<AgentId>,
+    /// The folder for results' binary content [default: $XDG_DATA_HOME/portcullis/blobs]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) blobs: Option<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CallArguments {
+    /// What to call: mcp.SERVER.TOOL, or its alias
+    pub(crate) capability: String,
+    /// The arguments: a JSON object, decided upon and sent word for word
+    #[arg(default_value = "{}", value_name = "JSON")]
+    pub(crate) arguments: String,
+    #[command(flatten)]
+    pub(crate) hub: HubArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Serve the client at standard input and output
+    #[arg(long, required = true)]
+    pub(crate) stdio: bool,
+    #[command(flatten)]
+    pub(crate) hub: HubArguments,
+}

@@ -1,0 +1,7 @@
+//! The commands, one a file.
+
+pub(crate) mod call;
+pub(crate) mod check;
+pub(crate) mod demo_server;
+pub(crate) mod serve;
+pub(crate) mod tools;

@@ -1,0 +1,95 @@
+//! From a command line to a running hub.
+
+use std::path::PathBuf;
+
+use portcullis::{Hub, HubBuilder, HubError, read_documents};
+
+use crate::{ExitStatus, approval::Terminal, arguments::HubArguments, interrupt::interrupted, output};
+
+/// Starts the hub that `arguments` describe.
+pub(crate) async fn start(arguments: &HubArguments) -> Result<Hub, ExitStatus> {
+    match build(arguments) {
+        Ok(builder) => started(builder.start().await, arguments),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Runs `work` on the hub, unless somebody interrupts it, and stops the hub in any case.
+pub(crate) async fn run(hub: Hub, work: impl Future<Output = ExitStatus>) -> ExitStatus {
+    let status = tokio::select! {
+        status = work => status,
+        () = interrupted() => {
+            output::note("interrupted; stopping the servers");
+            ExitStatus::Failed
+        }
+    };
+    match hub.shutdown().await {
+        Ok(()) => status,
+        Err(error) => {
+            output::error(&error.to_string());
+            if status == ExitStatus::Done {
+                ExitStatus::Failed
+            } else {
+                status
+            }
+        }
+    }
+}
+
+fn build(arguments: &HubArguments) -> Result<HubBuilder, HubError> {
+    let mut builder = Hub::builder()
+        .documents(read_documents(&arguments.config)?)
+        .approval(Terminal);
+    if let Some(folder) = &arguments.policies {
+        builder = builder.policies_dir(folder);
+    }
+    if let Some(preset) = arguments.preset {
+        builder = builder.preset(preset);
+    }
+    if let Some(tier) = arguments.tier {
+        builder = builder.tier(tier);
+    }
+    if let Some(agent) = &arguments.r#as {
+        builder = builder.agent(agent.clone());
+    }
+    if let Some(folder) = arguments.blobs.clone().or_else(default_blobs) {
+        builder = builder.blob_dir(folder);
+    }
+    Ok(builder)
+}
+
+fn started(hub: Result<Hub, HubError>, arguments: &HubArguments) -> Result<Hub, ExitStatus> {
+    let hub = hub.map_err(|error| failed(&error))?;
+    for diagnostic in hub.diagnostics() {
+        output::note(&diagnostic.to_string());
+    }
+    if arguments.policies.is_none()
+        && arguments.preset.is_none()
+        && hub.router().policies().policies().is_empty()
+    {
+        output::note(
+            "note: there are no policies, so every call is denied; name a folder with --policies, or try \
+             --preset ask-by-default",
+        );
+    }
+    Ok(hub)
+}
+
+fn failed(error: &HubError) -> ExitStatus {
+    output::error(&error.to_string());
+    error.into()
+}
+
+/// `$XDG_DATA_HOME/portcullis/blobs`, by the XDG base directory specification.
+fn default_blobs() -> Option<PathBuf> {
+    #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let data = variable("XDG_DATA_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(variable("HOME")?.join(".local/share")))?;
+    Some(data.join("portcullis/blobs"))
+}

@@ -1,0 +1,16 @@
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Resolves when somebody wants the program to end: an interrupt from the terminal, or a polite kill. Servers lead
+/// process groups of their own, so nobody but the hub passes it on to them.
+pub(crate) async fn interrupted() {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        // Without a handler the default of the operating system ends the program.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

@@ -1,0 +1,69 @@
+//! The program `portcullis`: the hub in front of your usual MCP client, and a way to look at it.
+//!
+//! A library with a thin binary, so that tests can build their own copy of the program. One command a file in
+//! `command/`; [`ExitStatus`] is what each ends with.
+//!
+//! Deliberately absent: anything that decides, supervises or shapes. Commands build a `Hub`, ask it, and print.
+//!
+//! ```
+//! // A word that is no command ends with the code for wrong usage, and says which commands there are.
+//! assert_eq!(portcullis_cli::run(["portcullis", "raise"]), portcullis_cli::ExitStatus::Usage.into());
+//! ```
+
+mod arguments;
+mod command;
+mod exit;
+mod hub;
+mod output;
+
+mod approval;
+mod demo;
+mod interrupt;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+pub use crate::exit::ExitStatus;
+
+/// Runs the program with `arguments`, the program's own name first.
+pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are no errors, and clap knows where each belongs.
+            let status = if error.use_stderr() {
+                ExitStatus::Usage
+            } else {
+                ExitStatus::Done
+            };
+            let _ = error.print();
+            return status.into();
+        }
+    };
+    output::init_log();
+    if let Command::DemoServer { name } = &arguments.command {
+        return command::demo_server::run(name);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            output::error(&format!("the async runtime cannot be started: {error}"));
+            return ExitStatus::Failed.into();
+        }
+    };
+    let status = runtime.block_on(async {
+        match arguments.command {
+            Command::Demo(demo) => demo::run(demo).await,
+            Command::Check(check) => command::check::run(&check),
+            Command::Tools(tools) => command::tools::run(tools).await,
+            Command::Call(call) => command::call::run(call).await,
+            Command::Serve(serve) => command::serve::run(serve).await,
+            Command::DemoServer { .. } => ExitStatus::Done,
+        }
+    });
+    // A read from a terminal cannot be called off: do not wait for it.
+    runtime.shutdown_background();
+    status.into()
+}

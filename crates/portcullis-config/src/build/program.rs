@@ -1,0 +1,143 @@
+use std::path::{Path, PathBuf};
+
+use secrecy::ExposeSecret;
+
+use super::{Context, if_enabled, open_text};
+use crate::{
+    Code, Profile, Sources, Template,
+    draft::Draft,
+    source::{Sink, quote},
+    value::Spanned,
+};
+
+/// The absolute path of the program to start. A bare name is looked up in the PATH that the child will get, and
+/// never in the working directory.
+pub(super) fn find(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Option<PathBuf> {
+    let command = draft.command.as_ref()?;
+    let Some(written) = open_text(draft, command, "command", context, sink) else {
+        // A disabled server is listed all the same, with its program as it was written.
+        return (!draft.enabled).then(|| PathBuf::from(&command.value));
+    };
+    let path = Path::new(&written);
+    if written.trim().is_empty() {
+        sink.error(
+            Code::BadValue,
+            command.span,
+            "`command` is empty",
+            "name the program to start",
+        );
+        return None;
+    }
+    if path.is_absolute() {
+        if !context.environment.is_executable(path) {
+            let message = format!(
+                "the program {} is not there, or may not be executed",
+                quote(&written)
+            );
+            let help = "check the path, and that the file is executable";
+            sink.report(
+                if_enabled(draft),
+                Code::ProgramNotFound,
+                command.span,
+                message,
+                help,
+            );
+        }
+        return Some(path.to_owned());
+    }
+    if context.profile == Profile::Strict {
+        let message = format!("the program {} is no absolute path", quote(&written));
+        sink.error(
+            Code::ProgramNotAbsolute,
+            command.span,
+            message,
+            "the strict profile looks nothing up: write the whole path",
+        );
+        return None;
+    }
+    if written.contains(['/', '\\']) {
+        let message = format!(
+            "the program {} is a relative path, or one of another system",
+            quote(&written)
+        );
+        let help = match written.starts_with('~') {
+            true => "`~` is not expanded: write the absolute path, or `${HOME}/…`",
+            false => "write its absolute path, or its bare name to have it looked up in the PATH",
+        };
+        sink.error(Code::ProgramNotAbsolute, command.span, message, help);
+        return None;
+    }
+    look_up(draft, command, &written, context, sink)
+}
+
+fn look_up(
+    draft: &Draft,
+    command: &Spanned<String>,
+    name: &str,
+    context: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Option<PathBuf> {
+    let (path, whose) = child_path(draft, context);
+    let found = std::env::split_paths(&path)
+        // An empty or relative part means the working directory, whatever that is.
+        .filter(|folder| folder.is_absolute())
+        .flat_map(|folder| {
+            names(name, context)
+                .into_iter()
+                .map(move |name| folder.join(name))
+        })
+        .find(|candidate| context.environment.is_executable(candidate));
+    if found.is_none() {
+        let message = format!("the program {} is nowhere in {whose}", quote(name));
+        let help = match name.contains(char::is_whitespace) {
+            true => "`command` is the program alone: put the rest into `args`",
+            false => "install it, write its absolute path, or set `env.PATH` to where it is",
+        };
+        sink.report(
+            if_enabled(draft),
+            Code::ProgramNotFound,
+            command.span,
+            message,
+            help,
+        );
+    }
+    // As above.
+    found.or_else(|| (!draft.enabled).then(|| PathBuf::from(name)))
+}
+
+/// The PATH that the child will get, and what to call it.
+fn child_path(draft: &Draft, context: &Context<'_>) -> (String, &'static str) {
+    match draft.env.iter().find(|pair| pair.name.value == "PATH") {
+        // A reference without a value has been reported with `env`.
+        Some(own) => {
+            let path = Template::parse(&own.value.value).resolve(context.environment as &dyn Sources);
+            (
+                path.map(|path| path.expose_secret().to_owned())
+                    .unwrap_or_default(),
+                "the server's own `env.PATH`",
+            )
+        }
+        None => (
+            context.environment.variable("PATH").unwrap_or_default(),
+            "the PATH",
+        ),
+    }
+}
+
+/// The file names that a bare name stands for: on Windows also with each extension of PATHEXT.
+fn names(name: &str, context: &Context<'_>) -> Vec<String> {
+    let mut names = vec![name.to_owned()];
+    if cfg!(windows) {
+        let extensions = context
+            .environment
+            .variable("PATHEXT")
+            .unwrap_or_else(|| ".COM;.EXE;.BAT;.CMD".to_owned());
+        names.extend(
+            extensions
+                .split(';')
+                .filter(|extension| !extension.is_empty())
+                .map(|extension| format!("{name}{extension}")),
+        );
+    }
+    names
+}

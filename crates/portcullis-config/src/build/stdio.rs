@@ -1,0 +1,152 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use super::{Context, if_enabled, literal_secret, open_text, program, template};
+use crate::{
+    Code, Profile, StdioSpec, Template,
+    draft::Draft,
+    secrets,
+    source::{Sink, quote},
+    value::Span,
+};
+
+pub(super) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Option<StdioSpec> {
+    let env = env(draft, context, sink);
+    let inherit_env = inherit_env(draft, &env, context, sink);
+    let args = args(draft, context, sink);
+    let cwd = cwd(draft, context, sink);
+    let program = program::find(draft, context, sink)?;
+    Some(StdioSpec {
+        program,
+        args,
+        env,
+        inherit_env,
+        cwd,
+    })
+}
+
+fn env(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> BTreeMap<String, Template> {
+    let mut env = BTreeMap::new();
+    for pair in &draft.env {
+        let name = &pair.name.value;
+        let field = format!("env.{}", quote(name).trim_matches('`'));
+        if !legal_name(name, pair.name.span, context, sink) {
+            continue;
+        }
+        let value = template(draft, |c| c == '\0', &pair.value, &field, context, sink);
+        if secrets::variable(name, context.options) {
+            if context.profile == Profile::Strict {
+                let message = format!("`{field}` carries a capability, and its value stands in the document");
+                let help =
+                    format!("take it out of `env` and list `{name}` in `inheritEnv`; the host must allow it");
+                sink.error(Code::CapabilityInEnv, pair.name.span, message, help);
+            } else if !value.has_references() && !pair.value.value.is_empty() {
+                literal_secret(pair.value.span, &field, name, sink);
+            }
+        }
+        env.insert(name.clone(), value);
+    }
+    env
+}
+
+fn inherit_env(
+    draft: &Draft,
+    env: &BTreeMap<String, Template>,
+    context: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for text in &draft.inherit_env {
+        let name = &text.value;
+        if !legal_name(name, text.span, context, sink) {
+            continue;
+        }
+        if context.profile == Profile::Strict && !context.options.allowed_inherited_env_keys.contains(name) {
+            let message = format!("the host does not allow {} to be inherited", quote(name));
+            let help = "take it out, or have the host add it to its allowed inherited variables";
+            sink.error(Code::InheritNotAllowed, text.span, message, help);
+        }
+        if env.contains_key(name) {
+            let message = format!("{} is inherited and set in `env`: `env` counts", quote(name));
+            sink.warning(Code::IgnoredField, text.span, message, "keep one of the two");
+        } else if draft.enabled && context.environment.variable(name).is_none() {
+            let message = format!(
+                "`inheritEnv` needs the variable {}, which is not set",
+                quote(name)
+            );
+            let help = format!("set `{name}` before the hub starts, or take it out of the list");
+            sink.error(Code::UnsetReference, text.span, message, help);
+        }
+        names.insert(name.clone());
+    }
+    names
+}
+
+/// Strict documents name variables as POSIX has it; others in any way that a process can be given.
+fn legal_name(name: &str, span: Span, context: &Context<'_>, sink: &mut Sink<'_>) -> bool {
+    let posix = !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let possible = !name.contains('=') && !name.contains(char::is_control) && !name.trim().is_empty();
+    let legal = possible && (posix || context.profile == Profile::Desktop);
+    if !legal {
+        let message = format!("{} is no name that a variable can have", quote(name));
+        sink.error(
+            Code::BadValue,
+            span,
+            message,
+            "use letters, digits and `_`, no digit first",
+        );
+    }
+    legal
+}
+
+fn args(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Vec<Template> {
+    let mut args = Vec::with_capacity(draft.args.len());
+    // The option before, should it want a secret: `--api-key`, and the next argument is it.
+    let mut wants_secret = false;
+    for (text, index) in draft.args.iter().zip(1..) {
+        let field = format!("args (item {index})");
+        let arg = template(draft, |c| c == '\0', text, &field, context, sink);
+        let (option, value) = match text.value.split_once('=') {
+            Some((option, value)) if option.starts_with('-') => (option, Some(value)),
+            _ => (text.value.as_str(), None),
+        };
+        let is_option = option.starts_with('-') && !option.contains(char::is_whitespace);
+        let names_secret = is_option && secrets::name(option, context.options);
+        let literal = !arg.has_references() && !text.value.is_empty();
+        let refers = arg
+            .variables()
+            .any(|name| secrets::variable(name, context.options))
+            || arg.files().next().is_some();
+        if refers {
+            let message =
+                format!("`{field}` takes a secret, and a program's arguments can be read by other programs");
+            sink.warning(
+                Code::ExposedSecret,
+                text.span,
+                message,
+                "give it in `env`, if the server takes it from there",
+            );
+        } else if literal
+            && (names_secret && value.is_some_and(|value| !value.is_empty()) || wants_secret && !is_option)
+        {
+            literal_secret(text.span, &field, "NAME", sink);
+        }
+        wants_secret = names_secret && value.is_none();
+        args.push(arg);
+    }
+    args
+}
+
+fn cwd(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Option<PathBuf> {
+    let text = draft.cwd.as_ref()?;
+    let cwd = open_text(draft, text, "cwd", context, sink)?;
+    if !Path::new(&cwd).is_absolute() {
+        let message = format!("the folder {} is no absolute path", quote(&cwd));
+        let help = "write the whole path, or start it with `${HOME}`; `~` is not expanded";
+        sink.report(if_enabled(draft), Code::BadValue, text.span, message, help);
+    }
+    Some(PathBuf::from(cwd))
+}

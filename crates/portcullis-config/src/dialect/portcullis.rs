@@ -1,0 +1,162 @@
+//! Portcullis' own format: everything under `mcp`, servers as a list, what they may reach stated.
+
+use crate::{
+    Code, Profile, Protocol,
+    draft::{Draft, DraftDocument, EgressSource, HubDraft, MAX_MILLISECONDS, egress_rules},
+    fields::Fields,
+    source::{Sink, quote},
+    value::{Member, Node, Object, Span, Spanned, Value},
+};
+
+pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<DraftDocument> {
+    let mut top = Fields::new(root, "a Portcullis document");
+    top.take("mcp");
+    top.take("$schema");
+    top.finish(sink);
+    let mut fields = Fields::of(&own.value, "`mcp`", sink)?;
+    let profile = profile(own, &mut fields, sink);
+    let hub = hub(&mut fields, sink);
+    fields.unsupported("agents", "all calls are made by one agent", sink);
+    let servers = fields.take("servers");
+    fields.finish(sink);
+    let Some(servers) = servers else {
+        let help = "add `servers: []`, and each server as an item of it";
+        sink.error(Code::MissingField, own.key.span, "`mcp` has no `servers`", help);
+        return None;
+    };
+    let servers = match &servers.value.node {
+        Node::List(items) => items.iter().filter_map(|item| server(item, sink)).collect(),
+        Node::Null => Vec::new(),
+        _ => {
+            let message = format!("`servers` is {}, and a list is wanted", servers.value.kind());
+            let help = "write each server as an item of a list, with its name in `name`";
+            sink.error(Code::WrongType, servers.value.span, message, help);
+            return None;
+        }
+    };
+    // A profile that could not be read may have been the strict one: nothing of the document is used then.
+    Some(DraftDocument {
+        servers,
+        hub,
+        profile: profile?,
+        egress: EgressSource::Listed,
+    })
+}
+
+fn profile(own: &Member, fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Profile> {
+    let twice = matches!(&own.value.node, Node::Object(object) if object.duplicates.iter().any(|d| d.key.value == "profile"));
+    if twice {
+        fields.take("profile");
+        return None;
+    }
+    if fields.take("profile").is_none() {
+        return Some(Profile::default());
+    }
+    let text = fields.text("profile", sink)?;
+    match text.value.as_str() {
+        "desktop" => Some(Profile::Desktop),
+        "strict" => Some(Profile::Strict),
+        other => {
+            let message = format!("`profile` is {}", quote(other));
+            sink.error(Code::BadValue, text.span, message, "write `desktop` or `strict`");
+            None
+        }
+    }
+}
+
+fn hub(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> HubDraft {
+    let allowed_hosts = egress_rules("allowedHosts", fields, sink);
+    let timeout = fields.number("timeoutMs", MAX_MILLISECONDS, sink);
+    let policies = fields.text("policies", sink);
+    let tier = fields
+        .text("tier", sink)
+        .and_then(|text| match text.value.parse() {
+            Ok(value) => Some(Spanned {
+                value,
+                span: text.span,
+            }),
+            Err(_) => {
+                let message = format!("`tier` is {}", quote(&text.value));
+                let help = "write `request_approval`, `allow_edits`, `plan` or `full_access`";
+                sink.error(Code::BadValue, text.span, message, help);
+                None
+            }
+        });
+    HubDraft {
+        allowed_hosts,
+        timeout,
+        policies,
+        tier,
+    }
+}
+
+fn server(item: &Value, sink: &mut Sink<'_>) -> Option<Draft> {
+    let errors_before = sink.errors();
+    sink.enter(None);
+    let mut fields = Fields::of(item, "a server", sink)?;
+    let missing = fields.take("name").is_none();
+    let name = fields.text("name", sink);
+    sink.enter(name.as_ref().map(|name| name.value.as_str()));
+    let name = name.unwrap_or(Spanned {
+        value: String::new(),
+        span: item.span,
+    });
+    let mut draft = Draft::read(name, &mut fields, item, sink);
+    draft.inherit_env = fields.texts("inheritEnv", sink);
+    draft.egress = egress_rules("egress", &mut fields, sink);
+    draft.protocol = protocol(&mut fields, sink);
+    timeouts(&mut draft, &mut fields, sink);
+    fields.unsupported("isolation", "one connection is shared by all sessions", sink);
+    fields.unsupported("limits", "the hub's own limits hold", sink);
+    if missing {
+        let first = Span {
+            start: item.span.start,
+            end: item.span.start,
+        };
+        sink.error(
+            Code::MissingField,
+            first,
+            "a server has no `name`",
+            "add `name:`, unique in the hub",
+        );
+    }
+    fields.finish(sink);
+    let draft = draft.finish(errors_before, sink);
+    sink.enter(None);
+    Some(draft)
+}
+
+fn protocol(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Protocol {
+    let Some(text) = fields.text("protocol", sink) else {
+        return Protocol::Auto;
+    };
+    match text.value.as_str() {
+        "auto" => Protocol::Auto,
+        "2026-07-28" => Protocol::Modern,
+        "initialize" => Protocol::Initialize,
+        other => {
+            let message = format!("`protocol` is {}", quote(other));
+            sink.error(
+                Code::BadValue,
+                text.span,
+                message,
+                "write `auto`, `2026-07-28` or `initialize`",
+            );
+            Protocol::Auto
+        }
+    }
+}
+
+fn timeouts(draft: &mut Draft, fields: &mut Fields<'_>, sink: &mut Sink<'_>) {
+    let Some(member) = fields.take("timeouts") else {
+        return;
+    };
+    let Some(mut each) = Fields::of(&member.value, "`timeouts`", sink) else {
+        return;
+    };
+    draft.timeouts.connect = each.number("connectMs", MAX_MILLISECONDS, sink);
+    draft.timeouts.list = each.number("listMs", MAX_MILLISECONDS, sink);
+    draft.timeouts.call = each.number("callMs", MAX_MILLISECONDS, sink);
+    draft.timeouts.call_max = each.number("callMaxMs", MAX_MILLISECONDS, sink);
+    each.finish(sink);
+}

@@ -1,0 +1,295 @@
+//! Reads the members of an object one by one, and reports those that nobody asked for.
+
+use crate::{
+    Code,
+    source::{Sink, quote},
+    value::{Member, Node, Object, Span, Spanned, Value},
+};
+
+pub(crate) struct Fields<'t> {
+    object: &'t Object,
+    /// What the object is, for messages: "a server", "`mcp`".
+    of: &'static str,
+    asked: Vec<&'static str>,
+}
+
+impl<'t> Fields<'t> {
+    pub(crate) fn new(object: &'t Object, of: &'static str) -> Self {
+        Self {
+            object,
+            of,
+            asked: Vec::new(),
+        }
+    }
+
+    /// The same, of a value that must be an object; an error and `None` where it is not.
+    pub(crate) fn of(value: &'t Value, of: &'static str, sink: &mut Sink<'_>) -> Option<Self> {
+        match &value.node {
+            Node::Object(object) => Some(Self::new(object, of)),
+            _ => {
+                let message = format!("{of} is an object, and this is {}", value.kind());
+                sink.error(
+                    Code::WrongType,
+                    value.span,
+                    message,
+                    "write its fields as `name: value` pairs",
+                );
+                None
+            }
+        }
+    }
+
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<&'t Member> {
+        self.asked.push(name);
+        self.object.get(name)
+    }
+
+    pub(crate) fn text(&mut self, name: &'static str, sink: &mut Sink<'_>) -> Option<Spanned<String>> {
+        let member = self.take(name)?;
+        match &member.value.node {
+            Node::Text(text) if text.contains('\0') => {
+                let message = format!("`{name}` holds a NUL character");
+                sink.error(
+                    Code::BadValue,
+                    member.value.span,
+                    message,
+                    "no program can be given one: take it out",
+                );
+                None
+            }
+            Node::Text(text) => Some(Spanned {
+                value: text.clone(),
+                span: member.value.span,
+            }),
+            _ => {
+                let help = match member.value.node {
+                    Node::List(_) if name == "command" => {
+                        "`command` is the program alone: put the rest into `args`"
+                    }
+                    _ => "write a text, in quotes where it looks like something else",
+                };
+                wrong_type(name, "a text", &member.value, help, sink);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn boolean(&mut self, name: &'static str, sink: &mut Sink<'_>) -> Option<Spanned<bool>> {
+        let member = self.take(name)?;
+        match member.value.node {
+            Node::Bool { value, .. } => Some(Spanned {
+                value,
+                span: member.value.span,
+            }),
+            _ => {
+                wrong_type(
+                    name,
+                    "`true` or `false`",
+                    &member.value,
+                    "write `true` or `false`, without quotes",
+                    sink,
+                );
+                None
+            }
+        }
+    }
+
+    /// A whole number from 1 to `max`.
+    pub(crate) fn number(
+        &mut self,
+        name: &'static str,
+        max: u64,
+        sink: &mut Sink<'_>,
+    ) -> Option<Spanned<u64>> {
+        let member = self.take(name)?;
+        let span = member.value.span;
+        let Node::Number(text) = &member.value.node else {
+            wrong_type(
+                name,
+                "a number",
+                &member.value,
+                "write a whole number, without quotes",
+                sink,
+            );
+            return None;
+        };
+        match text.parse::<u64>() {
+            Ok(value) if (1..=max).contains(&value) => Some(Spanned { value, span }),
+            _ => {
+                let message = format!("`{name}` is {}", quote(text));
+                sink.error(
+                    Code::BadValue,
+                    span,
+                    message,
+                    format!("write a whole number from 1 to {max}"),
+                );
+                None
+            }
+        }
+    }
+
+    /// A list of texts; numbers and booleans in it are taken as they were written.
+    pub(crate) fn texts(&mut self, name: &'static str, sink: &mut Sink<'_>) -> Vec<Spanned<String>> {
+        let Some(member) = self.take(name) else {
+            return Vec::new();
+        };
+        let Node::List(items) = &member.value.node else {
+            wrong_type(
+                name,
+                "a list of texts",
+                &member.value,
+                "write a list: `[\"one\", \"two\"]`",
+                sink,
+            );
+            return Vec::new();
+        };
+        let mut texts = Vec::with_capacity(items.len());
+        for (item, place) in items.iter().zip(1..) {
+            let whose = format!("item {place} of `{name}`");
+            texts.extend(scalar(item, &whose, sink));
+        }
+        texts
+    }
+
+    /// An object of texts; numbers and booleans in it are taken as they were written.
+    pub(crate) fn pairs(&mut self, name: &'static str, sink: &mut Sink<'_>) -> Vec<Pair> {
+        let Some(member) = self.take(name) else {
+            return Vec::new();
+        };
+        let Node::Object(object) = &member.value.node else {
+            let help = "write it as `NAME: value` pairs";
+            wrong_type(name, "an object of texts", &member.value, help, sink);
+            return Vec::new();
+        };
+        let mut pairs = Vec::with_capacity(object.members.len());
+        for Member { key, value } in &object.members {
+            let whose = format!("{} in `{name}`", quote(&key.value));
+            pairs.extend(scalar(value, &whose, sink).map(|value| Pair {
+                name: key.clone(),
+                value,
+            }));
+        }
+        pairs
+    }
+
+    /// A field whose meaning is known and which is not read.
+    pub(crate) fn unsupported(&mut self, name: &'static str, why: &str, sink: &mut Sink<'_>) {
+        if let Some(member) = self.take(name) {
+            let message = format!("`{name}` is not read by this version: {why}");
+            sink.warning(
+                Code::UnsupportedField,
+                member.key.span,
+                message,
+                "take it out, or do without what it says",
+            );
+        }
+    }
+
+    /// Reports each member that nobody asked for, with a near one that somebody did.
+    pub(crate) fn finish(self, sink: &mut Sink<'_>) {
+        for member in &self.object.members {
+            if self.asked.iter().any(|name| *name == member.key.value) {
+                continue;
+            }
+            let message = format!(
+                "{} is no field of {}: it is dropped",
+                quote(&member.key.value),
+                self.of
+            );
+            let help = match near(&member.key.value, &self.asked) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => "take it out, or check its name in the documentation".to_owned(),
+            };
+            sink.warning(Code::UnknownField, member.key.span, message, help);
+        }
+    }
+}
+
+/// A name and its value, each with its place.
+#[derive(Debug, Clone)]
+pub(crate) struct Pair {
+    pub(crate) name: Spanned<String>,
+    pub(crate) value: Spanned<String>,
+}
+
+fn scalar(value: &Value, whose: &str, sink: &mut Sink<'_>) -> Option<Spanned<String>> {
+    match value.scalar() {
+        Some(text) if text.contains('\0') => {
+            let message = format!("{whose} holds a NUL character");
+            sink.error(
+                Code::BadValue,
+                value.span,
+                message,
+                "no program can be given one: take it out",
+            );
+            None
+        }
+        Some(text) => Some(Spanned {
+            value: text.to_owned(),
+            span: value.span,
+        }),
+        None => {
+            let message = format!("{whose} is {}, and a text is wanted", value.kind());
+            sink.error(Code::WrongType, value.span, message, "write a text, in quotes");
+            None
+        }
+    }
+}
+
+fn wrong_type(name: &str, wanted: &str, value: &Value, help: &str, sink: &mut Sink<'_>) {
+    let message = format!("`{name}` is {}, and {wanted} is wanted", value.kind());
+    sink.error(Code::WrongType, value.span, message, help);
+}
+
+/// The name that was most likely meant: another spelling of the same words, or at most a third of it off.
+fn near(key: &str, names: &[&'static str]) -> Option<&'static str> {
+    const LONGEST: usize = 40;
+    if key.len() > LONGEST {
+        return None;
+    }
+    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
+    let key = plain(key);
+    names
+        .iter()
+        // Not even the lengths are near: no need to compare letter by letter.
+        .filter(|name| name.len().abs_diff(key.len()) * 3 <= name.len())
+        .map(|name| (strsim::damerau_levenshtein(&key, &plain(name)), *name))
+        .filter(|(distance, name)| *distance * 3 <= name.len())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// The place of a field, should it be there.
+pub(crate) fn place(object: &Object, name: &str) -> Option<Span> {
+    object.get(name).map(|member| member.key.span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_found_and_far_ones_are_not() {
+        let names = [
+            "command",
+            "args",
+            "url",
+            "env",
+            "inheritEnv",
+            "disabledTools",
+            "timeoutMs",
+        ];
+        for (key, meant) in [
+            ("comand", Some("command")),
+            ("inherit_env", Some("inheritEnv")),
+            ("disabled-tools", Some("disabledTools")),
+            ("timeout", Some("timeoutMs")),
+            ("arg", Some("args")),
+            ("uri", Some("url")),
+            ("colour", None),
+            ("", None),
+        ] {
+            assert_eq!(near(key, &names), meant, "{key}");
+        }
+    }
+}

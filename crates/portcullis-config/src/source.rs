@@ -1,0 +1,268 @@
+use crate::{Code, Diagnostic, Severity, diagnostic::ByteSpan, value::Span};
+
+/// Most findings of one document that are kept; a hostile document could otherwise make a list far larger than
+/// itself.
+const MAX_DIAGNOSTICS: usize = 10_000;
+
+/// The text of a document, and where its lines and characters lie.
+pub(crate) struct Source {
+    pub(crate) file: String,
+    pub(crate) text: String,
+    /// Bytes of the byte order mark that was taken off.
+    base: usize,
+    lines: Vec<usize>,
+    chars: CharIndex,
+}
+
+impl Source {
+    pub(crate) fn new(file: &str, text: String, base: usize) -> Self {
+        let lines = std::iter::once(0)
+            .chain(text.match_indices('\n').map(|(at, _)| at + 1))
+            .collect();
+        let chars = CharIndex::new(&text);
+        Self {
+            file: file.to_owned(),
+            text,
+            base,
+            lines,
+            chars,
+        }
+    }
+
+    /// The line and column, in characters, both counted from 1.
+    pub(crate) fn position(&self, offset: usize) -> (usize, usize) {
+        let line = self.lines.partition_point(|start| *start <= offset).max(1);
+        let start = self.lines.get(line - 1).copied().unwrap_or(0);
+        let column = self
+            .chars
+            .char_of(&self.text, offset)
+            .saturating_sub(self.chars.char_of(&self.text, start));
+        (line, column + 1)
+    }
+
+    pub(crate) fn line(&self, span: Span) -> usize {
+        self.position(span.start).0
+    }
+
+    /// The byte at which the character stands that many characters from the start.
+    pub(crate) fn byte_of(&self, char_index: usize) -> usize {
+        self.chars.byte_of(&self.text, char_index)
+    }
+}
+
+/// Where every 128th character starts, so that one line of 4 MiB costs no more than many short ones.
+struct CharIndex(Vec<usize>);
+
+impl CharIndex {
+    const STEP: usize = 128;
+
+    fn new(text: &str) -> Self {
+        Self(
+            text.char_indices()
+                .step_by(Self::STEP)
+                .map(|(at, _)| at)
+                .collect(),
+        )
+    }
+
+    fn byte_of(&self, text: &str, char_index: usize) -> usize {
+        let start = self.0.get(char_index / Self::STEP).copied().unwrap_or(text.len());
+        let rest = text.get(start..).unwrap_or_default();
+        rest.char_indices()
+            .nth(char_index % Self::STEP)
+            .map_or(text.len(), |(at, _)| start + at)
+    }
+
+    fn char_of(&self, text: &str, offset: usize) -> usize {
+        let step = self.0.partition_point(|start| *start <= offset).saturating_sub(1);
+        let start = self.0.get(step).copied().unwrap_or(0);
+        let rest = text.get(start..).unwrap_or_default();
+        step * Self::STEP
+            + rest
+                .char_indices()
+                .take_while(|(at, _)| start + at < offset)
+                .count()
+    }
+}
+
+/// Collects the findings of one document.
+pub(crate) struct Sink<'s> {
+    source: &'s Source,
+    diagnostics: Vec<Diagnostic>,
+    errors: usize,
+    server: Option<String>,
+}
+
+impl<'s> Sink<'s> {
+    pub(crate) fn new(source: &'s Source) -> Self {
+        Self {
+            source,
+            diagnostics: Vec::new(),
+            errors: 0,
+            server: None,
+        }
+    }
+
+    pub(crate) fn source(&self) -> &'s Source {
+        self.source
+    }
+
+    /// Says which server the findings that follow stand in.
+    pub(crate) fn enter(&mut self, server: Option<&str>) {
+        self.server = server.map(str::to_owned);
+    }
+
+    /// How many errors there were so far: whoever reads a server compares before and after.
+    pub(crate) fn errors(&self) -> usize {
+        self.errors
+    }
+
+    pub(crate) fn error(
+        &mut self,
+        code: Code,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.errors += 1;
+        self.push(Severity::Error, code, span, message.into(), help.into());
+    }
+
+    pub(crate) fn warning(
+        &mut self,
+        code: Code,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.push(Severity::Warning, code, span, message.into(), help.into());
+    }
+
+    pub(crate) fn report(
+        &mut self,
+        severity: Severity,
+        code: Code,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        match severity {
+            Severity::Error => self.error(code, span, message, help),
+            Severity::Warning => self.warning(code, span, message, help),
+        }
+    }
+
+    /// All findings, in the order of the text.
+    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort_by(|a, b| {
+            (a.span.offset_bytes, a.severity, a.code).cmp(&(b.span.offset_bytes, b.severity, b.code))
+        });
+        self.diagnostics
+    }
+
+    fn push(&mut self, severity: Severity, code: Code, span: Span, message: String, help: String) {
+        let (code, message, help) = match self.diagnostics.len() {
+            ..MAX_DIAGNOSTICS => (code, message, help),
+            MAX_DIAGNOSTICS => (
+                Code::TooManyDiagnostics,
+                format!("only the first {MAX_DIAGNOSTICS} findings of this document are shown"),
+                "mend these first, then check again".to_owned(),
+            ),
+            _ => return,
+        };
+        // Names reach a help text unquoted, and a parser's own message may hold a piece of the document.
+        let [message, help] = [message, help].map(|text| text.chars().flat_map(visible).collect());
+        let (line, column) = self.source.position(span.start);
+        let span = ByteSpan {
+            offset_bytes: span.start + self.source.base,
+            length_bytes: span.end.saturating_sub(span.start),
+        };
+        let file = self.source.file.clone();
+        let server = self.server.clone();
+        self.diagnostics.push(Diagnostic {
+            severity,
+            code,
+            file,
+            line,
+            column,
+            span,
+            server,
+            message,
+            help,
+        });
+    }
+}
+
+/// What a user wrote, in backticks: control characters escaped, and cut where it is long.
+pub(crate) fn quote(text: &str) -> String {
+    const MAX: usize = 80;
+    let mut quoted: String = text.chars().take(MAX).flat_map(visible).collect();
+    if text.chars().nth(MAX).is_some() {
+        quoted.push('…');
+    }
+    format!("`{quoted}`")
+}
+
+fn visible(c: char) -> Vec<char> {
+    // Format characters such as U+202E would turn the rest of a terminal's line around.
+    let hidden =
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    if c.is_control() || hidden {
+        c.escape_default().collect()
+    } else {
+        vec![c]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_characters() {
+        let text = format!("a\r\nä{}b\n", "日".repeat(300));
+        let source = Source::new("x", text.clone(), 0);
+        assert_eq!(source.position(0), (1, 1));
+        assert_eq!(source.position(3), (2, 1));
+        assert_eq!(source.position(text.find('b').unwrap()), (2, 302));
+        assert_eq!(source.position(text.len()), (3, 1));
+        for (index, (at, _)) in text.char_indices().enumerate() {
+            assert_eq!(source.byte_of(index), at);
+        }
+        assert_eq!(source.byte_of(9_999), text.len());
+    }
+
+    #[test]
+    fn what_is_quoted_can_do_nothing_to_a_terminal() {
+        assert_eq!(quote("a\u{1b}[31m\u{202e}b"), "`a\\u{1b}[31m\\u{202e}b`");
+        assert_eq!(quote(&"x".repeat(200)).chars().count(), 83);
+    }
+
+    #[test]
+    fn no_finding_can_do_anything_to_a_terminal() {
+        let source = Source::new("x", String::new(), 0);
+        let mut sink = Sink::new(&source);
+        sink.warning(Code::Syntax, Span::default(), "a\u{1b}[2Jb", "c\u{202e}d\n");
+        let found = &sink.finish()[0];
+        assert_eq!(
+            (found.message.as_str(), found.help.as_str()),
+            ("a\\u{1b}[2Jb", "c\\u{202e}d\\n")
+        );
+    }
+
+    #[test]
+    fn a_flood_of_findings_is_cut_and_said_so() {
+        let source = Source::new("x", "y".to_owned(), 0);
+        let mut sink = Sink::new(&source);
+        for _ in 0..MAX_DIAGNOSTICS + 5 {
+            sink.error(Code::Syntax, Span { start: 0, end: 1 }, "no", "yes");
+        }
+        assert_eq!(sink.errors(), MAX_DIAGNOSTICS + 5);
+        let all = sink.finish();
+        assert_eq!(all.len(), MAX_DIAGNOSTICS + 1);
+        assert_eq!(
+            all.iter().filter(|d| d.code == Code::TooManyDiagnostics).count(),
+            1
+        );
+    }
+}

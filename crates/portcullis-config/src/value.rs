@@ -1,0 +1,165 @@
+//! The one tree that every dialect reads, whatever text it came from.
+
+use std::collections::HashMap;
+
+use crate::{
+    Code,
+    source::{Source, quote},
+};
+
+pub(crate) mod json;
+pub(crate) mod yaml;
+
+/// A stretch of the text, in bytes; `start <= end`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// Something with the place where it was written.
+#[derive(Debug, Clone)]
+pub(crate) struct Spanned<T> {
+    pub(crate) value: T,
+    pub(crate) span: Span,
+}
+
+#[derive(Debug)]
+pub(crate) struct Value {
+    pub(crate) node: Node,
+    pub(crate) span: Span,
+}
+
+/// Numbers and booleans keep their text: `0x10` given as an argument is passed on as it was written.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Null,
+    Bool { value: bool, text: String },
+    Number(String),
+    Text(String),
+    List(Vec<Value>),
+    Object(Object),
+}
+
+/// The members in the order of the text. A key that stands again is not a member: it is kept apart, and whoever
+/// is configured by the object is refused.
+#[derive(Debug, Default)]
+pub(crate) struct Object {
+    pub(crate) members: Vec<Member>,
+    pub(crate) duplicates: Vec<Duplicate>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) key: Spanned<String>,
+    pub(crate) value: Value,
+}
+
+#[derive(Debug)]
+pub(crate) struct Duplicate {
+    pub(crate) key: Spanned<String>,
+    pub(crate) first: Span,
+}
+
+/// Why a text could not become a tree.
+pub(crate) struct Problem {
+    pub(crate) code: Code,
+    pub(crate) span: Span,
+    pub(crate) message: String,
+    pub(crate) help: String,
+}
+
+impl Problem {
+    fn too_deep(span: Span, max_depth: usize) -> Self {
+        Self {
+            code: Code::TooDeep,
+            span,
+            message: format!("lists and objects stand more than {max_depth} deep in each other"),
+            help: "no configuration is that deep: check that this is the right file".to_owned(),
+        }
+    }
+}
+
+impl Value {
+    /// What it is, for a message.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.node {
+            Node::Null => "null",
+            Node::Bool { .. } => "a boolean",
+            Node::Number(_) => "a number",
+            Node::Text(_) => "a text",
+            Node::List(_) => "a list",
+            Node::Object(_) => "an object",
+        }
+    }
+
+    /// A text, or a number or boolean as it was written.
+    pub(crate) fn scalar(&self) -> Option<&str> {
+        match &self.node {
+            Node::Text(text) | Node::Number(text) | Node::Bool { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Every key that stands twice in an object, here or below. Depth is bounded by the parsers.
+    pub(crate) fn duplicates<'v>(&'v self, found: &mut Vec<&'v Duplicate>) {
+        match &self.node {
+            Node::List(items) => items.iter().for_each(|item| item.duplicates(found)),
+            Node::Object(object) => {
+                found.extend(&object.duplicates);
+                object
+                    .members
+                    .iter()
+                    .for_each(|member| member.value.duplicates(found));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Object {
+    pub(crate) fn get(&self, key: &str) -> Option<&Member> {
+        self.members.iter().find(|member| member.key.value == key)
+    }
+}
+
+/// Takes members one by one and keeps those apart whose key was there before.
+#[derive(Default)]
+struct ObjectBuilder {
+    object: Object,
+    seen: HashMap<String, Span>,
+}
+
+impl ObjectBuilder {
+    fn add(&mut self, key: Spanned<String>, value: Value) {
+        match self.seen.get(&key.value) {
+            Some(first) => self.object.duplicates.push(Duplicate { key, first: *first }),
+            None => {
+                self.seen.insert(key.value.clone(), key.span);
+                self.object.members.push(Member { key, value });
+            }
+        }
+    }
+}
+
+/// Whether a document is JSON: its name says so, or else its first character.
+pub(crate) fn is_json(source: &Source) -> bool {
+    let extension = source
+        .file
+        .rsplit_once('.')
+        .map(|(_, extension)| extension.to_ascii_lowercase());
+    match extension.as_deref() {
+        Some("json" | "jsonc" | "json5") => true,
+        Some("yaml" | "yml") => false,
+        _ => source.text.trim_start().starts_with(['{', '[', '/']),
+    }
+}
+
+/// The message for a key that stands twice.
+pub(crate) fn duplicate_message(duplicate: &Duplicate, source: &Source) -> String {
+    let key = quote(&duplicate.key.value);
+    format!(
+        "{key} stands twice in one object: on line {} and here",
+        source.line(duplicate.first)
+    )
+}

@@ -1,0 +1,140 @@
+//! A machine that no test depends on: its variables, files and programs are written here.
+
+use std::path::Path;
+
+use portcullis_config::{Environment, Normalized, ServerSpec, Sources, TransportSpec};
+
+pub(crate) struct Machine {
+    pub(crate) variables: Vec<(&'static str, &'static str)>,
+    pub(crate) programs: Vec<&'static str>,
+    pub(crate) files: Vec<(&'static str, &'static str)>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            variables: vec![
+                ("PATH", "/usr/local/bin:/usr/bin"),
+                ("HOME", "/home/ada"),
+                ("DOMAIN", "example.com"),
+                ("HTTPS_PROXY", ""),
+                ("GITHUB_TOKEN", "canary"),
+                ("DOCS_TOKEN", "canary"),
+                ("FILES_TOKEN", "canary"),
+            ],
+            programs: vec![
+                "/usr/bin/node",
+                "/usr/bin/npx",
+                "/usr/bin/docker",
+                "/usr/local/bin/uvx",
+                "/opt/tools/bin/tool",
+                "/home/ada/bin/mine",
+                // Never to be found: a relative part of a PATH means the working directory.
+                "relative/bin/tool",
+                "tool",
+            ],
+            files: vec![
+                ("/run/secrets/docs", "canary\n"),
+                ("/run/two-lines", "a\nb\n"),
+                ("/run/nul", "a\0b"),
+            ],
+        }
+    }
+}
+
+impl Sources for Machine {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.variables
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned())
+    }
+
+    fn file(&self, path: &str) -> Option<String> {
+        self.files
+            .iter()
+            .find(|(known, _)| *known == path)
+            .map(|(_, text)| (*text).to_owned())
+    }
+}
+
+impl Environment for Machine {
+    fn is_executable(&self, path: &Path) -> bool {
+        self.programs.iter().any(|program| Path::new(program) == path)
+    }
+}
+
+/// All of it as text; templates by their source, so only for documents without secrets that matter.
+pub(crate) fn render(normalized: &Normalized) -> String {
+    let mut text: String = normalized.specs.iter().map(server).collect();
+    if let Some(policies) = &normalized.settings.policies {
+        text += &format!(
+            "policies: {} (line {})\n",
+            policies.value.display(),
+            policies.origin.line
+        );
+    }
+    if let Some(tier) = &normalized.settings.tier {
+        text += &format!("tier: {} (line {})\n", tier.value, tier.origin.line);
+    }
+    for diagnostic in &normalized.diagnostics {
+        let server = diagnostic
+            .server
+            .as_ref()
+            .map(|server| format!("  server: {server}\n"))
+            .unwrap_or_default();
+        text += &format!("{diagnostic}\n{server}");
+    }
+    text
+}
+
+fn server(spec: &ServerSpec) -> String {
+    let mut lines = vec![format!(
+        "{} ({:?}, line {})",
+        spec.id, spec.display_name, spec.origin.line
+    )];
+    match &spec.transport {
+        TransportSpec::Stdio(stdio) => {
+            lines.push(format!("program: {}", stdio.program.display()));
+            lines.extend(stdio.args.iter().map(|arg| format!("arg: {:?}", arg.source())));
+            lines.extend(
+                stdio
+                    .env
+                    .iter()
+                    .map(|(name, value)| format!("env: {name}={:?}", value.source())),
+            );
+            lines.extend(stdio.inherit_env.iter().map(|name| format!("inherits: {name}")));
+            lines.extend(stdio.cwd.iter().map(|cwd| format!("cwd: {}", cwd.display())));
+        }
+        TransportSpec::Http(http) => {
+            lines.push(format!("url: {}", http.url));
+            lines.extend(
+                http.headers
+                    .iter()
+                    .map(|(name, value)| format!("header: {name}: {:?}", value.source())),
+            );
+            lines.extend(http.egress.iter().map(|rule| format!("egress: {rule}")));
+        }
+    }
+    let t = &spec.timeouts;
+    lines.push(format!(
+        "timeouts: connect {:?}, list {:?}, call {:?}, at most {:?}",
+        t.connect, t.list, t.call, t.call_max
+    ));
+    lines.push(format!(
+        "protocol: {:?}, enabled: {}",
+        spec.protocol, spec.enabled
+    ));
+    lines.extend(spec.description.iter().map(|text| format!("description: {text}")));
+    lines.extend(
+        spec.disabled_tools
+            .iter()
+            .map(|tool| format!("disabled tool: {tool}")),
+    );
+    lines.extend(
+        spec.disabled_auto_approve_tools
+            .iter()
+            .map(|tool| format!("always asks: {tool}")),
+    );
+    lines.join("\n  ") + "\n"
+}

@@ -1,0 +1,12 @@
+//! What comes of documents, seen from outside: the corpus, the rules of each profile, the field reports, the laws.
+
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod field_reports;
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod machine;
+#[cfg(test)]
+mod rules;

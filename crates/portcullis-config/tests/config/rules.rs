@@ -1,0 +1,228 @@
+//! Rules that hold across documents, profiles and options.
+
+use portcullis_config::{
+    Code, Document, NoEnvironment, Normalized, Options, Profile, TransportSpec, normalize,
+};
+
+use crate::machine::Machine;
+
+fn run(name: &str, text: &str, options: &Options) -> Normalized {
+    normalize(&[Document::new(name, text)], options, &Machine::default())
+}
+
+fn codes(normalized: &Normalized) -> Vec<Code> {
+    normalized.diagnostics.iter().map(|found| found.code).collect()
+}
+
+#[test]
+fn a_document_may_tighten_the_profile_and_never_loosen_it() {
+    let strict = Options {
+        profile: Profile::Strict,
+        ..Options::default()
+    };
+    for (said, options, absolute_only) in [
+        ("", Options::default(), false),
+        ("profile: desktop", Options::default(), false),
+        ("profile: strict", Options::default(), true),
+        ("profile: desktop", strict.clone(), true),
+        ("", strict.clone(), true),
+    ] {
+        let text = format!("mcp:\n  {said}\n  servers: [{{name: a, command: node}}]\n");
+        let refused = codes(&run("a.yaml", &text, &options)).contains(&Code::ProgramNotAbsolute);
+        assert_eq!(refused, absolute_only, "{said}");
+    }
+    let desktop_document = run("a.json", r#"{"mcpServers":{"a":{"command":"node"}}}"#, &strict);
+    assert_eq!(codes(&desktop_document), [Code::ProgramNotAbsolute]);
+    for unreadable in [
+        "profile: lax",
+        "profile: 1",
+        "profile: desktop\n  profile: strict",
+    ] {
+        let text = format!("mcp:\n  {unreadable}\n  servers: [{{name: a, command: node}}]\n");
+        let normalized = run("a.yaml", &text, &Options::default());
+        assert!(
+            normalized.has_errors() && normalized.specs.is_empty(),
+            "{unreadable}"
+        );
+    }
+}
+
+#[test]
+fn timeouts_follow_from_the_nearest_that_is_given() {
+    for (hub, server, expected) in [
+        ("", "", [30_000, 30_000, 30_000, 300_000]),
+        ("timeoutMs: 5000", "", [5_000, 5_000, 5_000, 50_000]),
+        (
+            "timeoutMs: 5000",
+            "timeoutMs: 7000",
+            [7_000, 7_000, 7_000, 70_000],
+        ),
+        ("", "timeouts: {callMs: 9000}", [30_000, 30_000, 9_000, 90_000]),
+        ("", "longRunning: true", [30_000, 30_000, 30_000, 3_600_000]),
+        ("profile: strict", "", [60_000, 60_000, 60_000, 600_000]),
+        (
+            "",
+            "longRunning: true\n      timeouts: {callMaxMs: 40000}",
+            [30_000, 30_000, 30_000, 40_000],
+        ),
+    ] {
+        let text = format!(
+            "mcp:\n  {hub}\n  servers:\n    - name: a\n      command: /usr/bin/node\n      {server}\n"
+        );
+        let normalized = run("a.yaml", &text, &Options::default());
+        assert_eq!(normalized.diagnostics, [], "{text}");
+        let t = normalized.specs[0].timeouts;
+        let each = [t.connect, t.list, t.call, t.call_max].map(|deadline| deadline.as_millis());
+        assert_eq!(each, expected, "{text}");
+    }
+}
+
+#[test]
+fn a_desktop_url_opens_its_own_scheme_host_and_port_and_nothing_else() {
+    for (url, rule) in [
+        ("https://Example.COM./deep/path?x=1", "https://example.com:443/"),
+        ("http://localhost:3000/mcp", "http://localhost:3000/"),
+        ("http://[::1]:9/", "http://[::1]:9/"),
+        (
+            "https://xn--nxasmq6b.example:8443",
+            "https://xn--nxasmq6b.example:8443/",
+        ),
+    ] {
+        let normalized = run(
+            "a.json",
+            &format!(r#"{{"mcpServers":{{"a":{{"url":"{url}"}}}}}}"#),
+            &Options::default(),
+        );
+        let TransportSpec::Http(http) = &normalized.specs[0].transport else {
+            panic!("{url}")
+        };
+        let rules: Vec<_> = http.egress.iter().map(ToString::to_string).collect();
+        assert_eq!(rules, [rule]);
+    }
+}
+
+#[test]
+fn an_own_url_needs_a_line_and_following_the_help_is_enough() {
+    for url in [
+        "https://example.com/mcp",
+        "http://127.0.0.1:8080/mcp",
+        "https://[2001:db8::1]:8443/",
+        "https://a.b.example:444",
+    ] {
+        let server = format!("  servers: [{{name: a, url: \"{url}\"}}]\n");
+        let refused = run("a.yaml", &format!("mcp:\n{server}"), &Options::default());
+        assert_eq!(codes(&refused), [Code::HostNotAllowed], "{url}");
+        let line = refused.diagnostics[0].help.split('`').nth(1).unwrap();
+        let mended = run(
+            "a.yaml",
+            &format!("mcp:\n  allowedHosts:\n    {line}\n{server}"),
+            &Options::default(),
+        );
+        assert_eq!(mended.diagnostics, [], "{url}: {line}");
+        assert_eq!(mended.specs.len(), 1);
+    }
+}
+
+#[test]
+fn json_and_yaml_of_one_meaning_give_the_same_servers() {
+    let json = r#"{"mcp":{"servers":[{"name":"a","command":"node","args":["1","x"],"env":{"N":5}}]}}"#;
+    let yaml = "mcp:\n  servers:\n  - name: a\n    command: node\n    args: ['1', x]\n    env:\n      N: 5\n";
+    // Without an extension the first character tells.
+    let (json, yaml) = (
+        run("config", json, &Options::default()),
+        run("config", yaml, &Options::default()),
+    );
+    assert_eq!(json.diagnostics, yaml.diagnostics);
+    assert_eq!(json.specs[0].fingerprint(), yaml.specs[0].fingerprint());
+}
+
+#[test]
+fn limits_are_options() {
+    let three = r#"{"mcpServers":{"a":{"command":"node"},"b":{"command":"node"},"c":{"command":"node"}}}"#;
+    let few = Options {
+        max_servers: Some(2),
+        ..Options::default()
+    };
+    let normalized = run("a.json", three, &few);
+    assert_eq!(
+        (codes(&normalized), normalized.specs.len()),
+        (vec![Code::TooManyServers], 2)
+    );
+    let small = Options {
+        max_document_bytes: three.len() - 1,
+        ..Options::default()
+    };
+    assert_eq!(codes(&run("a.json", three, &small)), [Code::TooLarge]);
+    let exact = Options {
+        max_document_bytes: three.len(),
+        ..Options::default()
+    };
+    assert_eq!(codes(&run("a.json", three, &exact)), []);
+    for (name, text) in [
+        ("a.json", r#"{"mcpServers":{"a":{"command":"node"}}}"#),
+        ("a.yaml", "mcpServers: {a: {command: node}}"),
+    ] {
+        for (max_depth, fits) in [(2, false), (3, true)] {
+            let shallow = Options {
+                max_depth,
+                ..Options::default()
+            };
+            assert_eq!(
+                codes(&run(name, text, &shallow)).is_empty(),
+                fits,
+                "{name} {max_depth}"
+            );
+        }
+    }
+}
+
+#[test]
+fn more_servers_than_a_strict_call_takes_are_counted_over_all_documents() {
+    let document = |from: usize| {
+        let servers: String = (from..from + 5)
+            .map(|i| format!("    - {{name: s{i}, command: /usr/bin/node}}\n"))
+            .collect();
+        Document::new(
+            format!("{from}.yaml"),
+            format!("mcp:\n  profile: strict\n  servers:\n{servers}"),
+        )
+    };
+    let normalized = normalize(
+        &[document(0), document(10)],
+        &Options::default(),
+        &Machine::default(),
+    );
+    assert_eq!(normalized.specs.len(), Options::STRICT_MAX_SERVERS);
+    assert_eq!(codes(&normalized), [Code::TooManyServers, Code::TooManyServers]);
+}
+
+#[test]
+fn hub_wide_settings_come_from_the_first_document_that_has_them() {
+    let one = Document::new("one.yaml", "mcp:\n  servers: []\n  tier: plan\n");
+    let two = Document::new(
+        "two.yaml",
+        "mcp:\n  servers: []\n  tier: full_access\n  policies: p\n",
+    );
+    let normalized = normalize(&[one, two], &Options::default(), &NoEnvironment);
+    assert_eq!(codes(&normalized), [Code::SettingConflict]);
+    let tier = normalized.settings.tier.unwrap();
+    assert_eq!(
+        (tier.value.as_str(), tier.origin.file.as_str(), tier.origin.line),
+        ("plan", "one.yaml", 3)
+    );
+    assert_eq!(normalized.settings.policies.unwrap().value.to_str(), Some("p"));
+}
+
+#[test]
+fn findings_stand_in_the_order_of_the_documents_and_of_their_text() {
+    let text = r#"{"zzz":1,"mcpServers":{"b":{"command":"nope","aaa":1},"a":{}},"yyy":2}"#;
+    let documents = [Document::new("z.json", text), Document::new("a.json", text)];
+    let normalized = normalize(&documents, &Options::default(), &Machine::default());
+    let places: Vec<_> = normalized
+        .diagnostics
+        .iter()
+        .map(|found| (found.file != "z.json", found.span.offset_bytes))
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
+    assert_eq!(places.len(), 10);
+}

@@ -1,0 +1,183 @@
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::Refusal;
+
+/// Why a request has no answer. Messages name the host, never a header's value, a query or a body.
+#[derive(Debug, Error)]
+pub enum EgressError {
+    /// The rules do not allow it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The host's name has no address.
+    #[error("the name of `{host}` cannot be resolved")]
+    Resolve {
+        /// `scheme://host:port`.
+        host: String,
+        /// What the resolver said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// No connection came to be: refused, timed out, or TLS failed.
+    #[error("`{host}` cannot be connected to")]
+    Connect {
+        /// `scheme://host:port`.
+        host: String,
+        /// What happened.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The connection failed after something may have been sent.
+    #[error("the connection to `{host}` failed")]
+    Exchange {
+        /// `scheme://host:port`.
+        host: String,
+        /// What happened.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The head of the answer did not come in time.
+    #[error("`{host}` did not begin to answer within {} ms", after.as_millis())]
+    FirstByte {
+        /// `scheme://host:port`.
+        host: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// The body stood still.
+    #[error("`{host}` sent nothing for {} ms in the middle of its answer", after.as_millis())]
+    Idle {
+        /// `scheme://host:port`.
+        host: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// The whole exchange took too long.
+    #[error("`{host}` did not finish its answer within {} ms", after.as_millis())]
+    Total {
+        /// `scheme://host:port`.
+        host: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// The head of the answer is too large.
+    #[error("`{host}` answered with headers above the limit of {limit_bytes} bytes")]
+    HeadersTooLarge {
+        /// `scheme://host:port`.
+        host: String,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The body is too large as it came.
+    #[error("`{host}` answered with a body above the limit of {limit_bytes} bytes")]
+    BodyTooLarge {
+        /// `scheme://host:port`.
+        host: String,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The body is too large once decompressed.
+    #[error("`{host}` answered with a body above the limit of {limit_bytes} bytes once decompressed")]
+    DecodedTooLarge {
+        /// `scheme://host:port`.
+        host: String,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The body is compressed in a way that was not asked for, or its compressed data are broken.
+    #[error("`{host}` answered with a body whose encoding cannot be read: {why}")]
+    Encoding {
+        /// `scheme://host:port`.
+        host: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A redirect that cannot be followed.
+    #[error("`{host}` redirects with status {status}, which cannot be followed: {why}")]
+    Redirect {
+        /// `scheme://host:port`.
+        host: String,
+        /// The status.
+        status: u16,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// Redirects without end.
+    #[error("`{host}` redirects again after {limit} redirects")]
+    TooManyRedirects {
+        /// `scheme://host:port`.
+        host: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// Something failed at a place that a redirect led to.
+    #[error("following a redirect from `{from}` failed")]
+    AfterRedirect {
+        /// `scheme://host:port` of the place that redirected.
+        from: String,
+        /// What failed.
+        #[source]
+        source: Box<EgressError>,
+    },
+    /// A header that the client sets itself, or that would break the exchange.
+    #[error("the header `{name}` may not be set: it belongs to the connection")]
+    Header {
+        /// Its name.
+        name: String,
+    },
+    /// There is nothing to check certificates against.
+    #[error(
+        "`{host}` cannot be verified: {why}; install the system's root certificates, such as the package `ca-certificates`"
+    )]
+    NoRoots {
+        /// `scheme://host:port`.
+        host: String,
+        /// What was found.
+        why: String,
+    },
+    /// The client could not be set up.
+    #[error("the http client cannot be set up: {why}")]
+    Setup {
+        /// What failed.
+        why: String,
+    },
+}
+
+impl EgressError {
+    /// True where no byte of the request can have reached anyone: it may be sent again without doing anything
+    /// twice. False wherever that is not certain.
+    #[must_use]
+    pub fn is_not_sent(&self) -> bool {
+        match self {
+            Self::Refused(_)
+            | Self::Resolve { .. }
+            | Self::Connect { .. }
+            | Self::Header { .. }
+            | Self::NoRoots { .. }
+            | Self::Setup { .. } => true,
+            // After a redirect, the first host has seen the request.
+            Self::AfterRedirect { .. }
+            | Self::Exchange { .. }
+            | Self::FirstByte { .. }
+            | Self::Idle { .. }
+            | Self::Total { .. }
+            | Self::HeadersTooLarge { .. }
+            | Self::BodyTooLarge { .. }
+            | Self::DecodedTooLarge { .. }
+            | Self::Encoding { .. }
+            | Self::Redirect { .. }
+            | Self::TooManyRedirects { .. } => false,
+        }
+    }
+
+    /// The refusal behind this error, on whichever hop it was.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            Self::AfterRedirect { source, .. } => source.refusal(),
+            _ => None,
+        }
+    }
+}

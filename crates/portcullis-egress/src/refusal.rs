@@ -1,0 +1,110 @@
+use std::net::IpAddr;
+
+use thiserror::Error;
+
+use crate::AddressKind;
+
+/// Why a connection is not made. Each says which rule was missing and, where a rule would help, the line to add.
+///
+/// A target is shown as `scheme://host:port`; queries and user names never are, since they may hold secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// Neither `http` nor `https`.
+    #[error("the scheme `{scheme}` is not allowed: only `https` and `http` are")]
+    SchemeUnsupported {
+        /// As written.
+        scheme: String,
+    },
+    /// The URL has no host, or one that is no name.
+    #[error("`{target}` is not allowed: it has no usable host")]
+    NoHost {
+        /// What was asked for.
+        target: String,
+    },
+    /// `user:password@` in the URL.
+    #[error(
+        "`{target}` is not allowed: its url carries a user name or password; put credentials into a header"
+    )]
+    Credentials {
+        /// What was asked for.
+        target: String,
+    },
+    /// No rule names the host.
+    #[error("`{target}` is not allowed: no egress rule names this host; to allow it, add `{add}`")]
+    Host {
+        /// What was asked for.
+        target: String,
+        /// The line to add.
+        add: String,
+    },
+    /// A rule names the host, for the other scheme.
+    #[error(
+        "`{target}` is not allowed: the egress rules name this host for another scheme; to allow it, add `{add}`"
+    )]
+    Scheme {
+        /// What was asked for.
+        target: String,
+        /// The line to add.
+        add: String,
+    },
+    /// A rule names scheme and host, for other ports.
+    #[error(
+        "`{target}` is not allowed: the egress rules name this host for another port; to allow it, add `{add}`"
+    )]
+    Port {
+        /// What was asked for.
+        target: String,
+        /// The line to add.
+        add: String,
+    },
+    /// A rule names scheme, host and port, for other paths.
+    #[error(
+        "`{target}` is not allowed: the egress rules name this host for other paths; to allow it, add `{add}`"
+    )]
+    Path {
+        /// What was asked for, with its path.
+        target: String,
+        /// The line to add.
+        add: String,
+    },
+    /// The path could be read as another one by the server: encoded dots or slashes, under a rule with a prefix.
+    #[error(
+        "`{target}` is not allowed: its path has encoded dots, slashes or percent signs, which could leave the allowed prefix"
+    )]
+    PathTricks {
+        /// What was asked for, with its path.
+        target: String,
+    },
+    /// The address is not one of the public internet, and no rule names it.
+    #[error(
+        "`{host}` is not allowed at `{address}`: {kind}; only a rule that names this very address and port allows it: `{add}`"
+    )]
+    Address {
+        /// The host that led to the address.
+        host: String,
+        /// The address.
+        address: IpAddr,
+        /// What kind of address it is.
+        kind: AddressKind,
+        /// The line to add.
+        add: String,
+    },
+}
+
+impl Refusal {
+    /// A stable code, for events and documents.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::SchemeUnsupported { .. } => "scheme_unsupported",
+            Self::NoHost { .. } => "no_host",
+            Self::Credentials { .. } => "credentials_in_url",
+            Self::Host { .. } => "host_not_allowed",
+            Self::Scheme { .. } => "scheme_not_allowed",
+            Self::Port { .. } => "port_not_allowed",
+            Self::Path { .. } => "path_not_allowed",
+            Self::PathTricks { .. } => "path_ambiguous",
+            Self::Address { .. } => "address_not_allowed",
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The guarded client against servers on loopback that do what servers should not.
+
+// Marked as tests, so that their helpers may unwrap as tests may.
+#[cfg(test)]
+mod bounds;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
+mod redirects;
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod spellings;

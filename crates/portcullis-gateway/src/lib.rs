@@ -1,0 +1,74 @@
+//! The hub offered as one MCP server: what a client that is used to single servers sees of it.
+//!
+//! Tools are listed under their aliases, with the definitions that their servers wrote. A call's arguments and its
+//! result pass word for word: both are raw JSON text below the SDK. What the policies deny, or what somebody would
+//! have to approve, is told to the model as a result that is an error, with its reason.
+//!
+//! Deliberately absent: decisions, of which the router makes all; HTTP, which comes with a later version.
+//!
+//! ```no_run
+//! # async fn example(router: std::sync::Arc<portcullis_router::Router>) -> Result<(), portcullis_gateway::GatewayError> {
+//! // Until the client closes its end.
+//! portcullis_gateway::serve(router, tokio::io::empty(), tokio::io::sink()).await
+//! # }
+//! ```
+
+mod reply;
+mod service;
+mod transport;
+
+use std::sync::Arc;
+
+use portcullis_router::Router;
+use rmcp::{ServiceExt, service::ServerInitializeError};
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{service::Gateway, transport::GatewayTransport};
+
+/// Why the gateway ended otherwise than by its client's leave.
+#[derive(Debug, Error)]
+pub enum GatewayError {
+    /// The client did not shake hands.
+    #[error("the client did not complete the handshake: {0}")]
+    Handshake(Box<ServerInitializeError>),
+    /// The task that serves failed.
+    #[error("serving failed: {0}")]
+    Task(String),
+}
+
+/// Serves `router` to the client at the other end of `input` and `output` until it closes `input`.
+///
+/// # Errors
+/// [`GatewayError`] where there was no handshake; a client that leaves before it is no error.
+pub async fn serve(
+    router: Arc<Router>,
+    input: impl AsyncRead + Send + Unpin + 'static,
+    output: impl AsyncWrite + Send + Unpin + 'static,
+) -> Result<(), GatewayError> {
+    let gateway = Gateway::new(Arc::clone(&router));
+    let running = match gateway.serve(GatewayTransport::new(input, output)).await {
+        Ok(running) => running,
+        Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(error) => return Err(GatewayError::Handshake(Box::new(error))),
+    };
+    let peer = running.peer().clone();
+    let mut changes = router.catalog_changes();
+    changes.mark_unchanged();
+    let watch = tokio::spawn(async move {
+        let mut offered = service::offered(&changes.borrow_and_update());
+        while changes.changed().await.is_ok() {
+            let now = service::offered(&changes.borrow_and_update());
+            // A server that comes and goes with the same tools is no change to a client.
+            if now != offered && peer.notify_tool_list_changed().await.is_err() {
+                break;
+            }
+            offered = now;
+        }
+    });
+    let ended = running.waiting().await;
+    watch.abort();
+    ended
+        .map(|_| ())
+        .map_err(|error| GatewayError::Task(error.to_string()))
+}

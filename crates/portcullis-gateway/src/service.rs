@@ -1,0 +1,164 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use portcullis_router::{CallError, CallRequest, Catalog, Router};
+use portcullis_types::Hash;
+use rmcp::{
+    RoleServer, ServerHandler, Service,
+    model::{
+        CallToolRequest, ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData,
+        Implementation, ListToolsRequest, ProtocolVersion, ServerCapabilities, ServerConfig, ServerResult,
+    },
+    service::{NotificationContext, RequestContext},
+};
+use serde_json::{Value, value::RawValue};
+
+use crate::{reply, transport::RawArguments};
+
+/// How long the first listing waits for servers that are still coming up.
+const LIST_WAIT: Duration = Duration::from_secs(1);
+
+/// The server side of the hub. What concerns tools passes as raw JSON; the rest of the protocol is the SDK's.
+pub(crate) struct Gateway {
+    router: Arc<Router>,
+    protocol: Protocol,
+}
+
+/// The SDK's handler for everything but tools.
+struct Protocol;
+
+impl ServerHandler for Protocol {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("portcullis", env!("CARGO_PKG_VERSION")))
+            .with_instructions(
+                "Tools of several servers behind one door. Each call is decided by policy: one that is denied or needs \
+                 a person's approval says so, and repeating it does not change the answer.",
+            )
+    }
+}
+
+impl Gateway {
+    pub(crate) fn new(router: Arc<Router>) -> Self {
+        Self {
+            router,
+            protocol: Protocol,
+        }
+    }
+
+    /// MCP 2026-07-28, server features, tools: listing. One page: the catalog is in memory.
+    async fn list(&self, request: ListToolsRequest, modern: bool) -> Result<ServerResult, ErrorData> {
+        if request.params.is_some_and(|params| params.cursor.is_some()) {
+            return Err(ErrorData::invalid_params(
+                "no cursor was given out: all tools are on the first page",
+                None,
+            ));
+        }
+        let catalog = self.router.settled_within(LIST_WAIT).await;
+        raw_result(reply::tool_list(&catalog, modern))
+    }
+
+    /// MCP 2026-07-28, server features, tools: calling. A refusal is a result that is an error, so that the model
+    /// reads its reason; a name that nobody offers is an error of the protocol.
+    async fn call(
+        &self,
+        request: CallToolRequest,
+        context: RequestContext<RoleServer>,
+        modern: bool,
+    ) -> Result<ServerResult, ErrorData> {
+        let name = request.params.name.as_ref();
+        let catalog = self.router.settled_within(LIST_WAIT).await;
+        let capability = match catalog.resolve_alias(name) {
+            Some(capability) => capability.clone(),
+            None => name.parse().map_err(|_| unknown(name))?,
+        };
+        let arguments = match context.extensions.get::<RawArguments>() {
+            Some(RawArguments(raw)) => raw.to_string(),
+            None => request
+                .params
+                .arguments
+                .map(|map| Value::Object(map).to_string())
+                .unwrap_or_default(),
+        };
+        let called = self.router.call(CallRequest::new(capability, arguments));
+        let outcome = tokio::select! {
+            outcome = called => outcome,
+            // Dropping the call tells its server.
+            () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
+        };
+        match outcome {
+            Ok(outcome) => raw_result(reply::outcome(&outcome.result.result, modern)),
+            Err(
+                CallError::UnknownServer { .. }
+                | CallError::UnknownTool { .. }
+                | CallError::NotACapability(_),
+            ) => Err(unknown(name)),
+            Err(error) => raw_result(reply::refusal(&error, modern)),
+        }
+    }
+}
+
+impl Service<RoleServer> for Gateway {
+    async fn handle_request(
+        &self,
+        request: ClientRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ServerResult, ErrorData> {
+        let modern = context
+            .protocol_version()
+            .is_some_and(|version| !version.has_initialize());
+        match request {
+            ClientRequest::ListToolsRequest(request) => self.list(request, modern).await,
+            ClientRequest::CallToolRequest(request) => self.call(request, context, modern).await,
+            other => Service::<RoleServer>::handle_request(&self.protocol, other, context).await,
+        }
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ClientNotification,
+        context: NotificationContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Service::<RoleServer>::handle_notification(&self.protocol, notification, context).await
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        Service::<RoleServer>::get_info(&self.protocol)
+    }
+
+    fn supported_protocol_versions(&self) -> std::borrow::Cow<'static, [ProtocolVersion]> {
+        Service::<RoleServer>::supported_protocol_versions(&self.protocol)
+    }
+}
+
+/// What a client can tell apart: aliases and definitions.
+pub(crate) fn offered(catalog: &Catalog) -> BTreeMap<String, Hash> {
+    catalog
+        .tools()
+        .map(|tool| (tool.alias.to_string(), Hash::of(tool.definition.as_bytes())))
+        .collect()
+}
+
+fn unknown(name: &str) -> ErrorData {
+    ErrorData::new(
+        ErrorCode::INVALID_PARAMS,
+        format!("no tool is called `{name}`; list the tools for their names"),
+        None,
+    )
+}
+
+/// Raw text in the place of a result; the transport below writes it as it is.
+fn raw_result(raw: Result<Box<RawValue>, serde_json::Error>) -> Result<ServerResult, ErrorData> {
+    match raw {
+        Ok(raw) => Ok(ServerResult::CustomResult(CustomResult::new(Value::String(
+            raw.get().to_owned(),
+        )))),
+        Err(error) => Err(ErrorData::internal_error(
+            format!("the result cannot be written: {error}"),
+            None,
+        )),
+    }
+}

@@ -1,0 +1,213 @@
+//! The transport to the client, below the SDK: arguments are kept as they came, raw results go out as they are.
+
+use std::{collections::VecDeque, io, sync::Arc};
+
+use portcullis_wire::{Decoder, Frame, Id, Limits};
+use rmcp::{
+    RoleServer,
+    model::{
+        ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, RequestId,
+        ServerJsonRpcMessage, ServerResult,
+    },
+    transport::Transport,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::Mutex,
+};
+
+/// How much is read at once, in bytes.
+const READ_BYTES: usize = 64 * 1024;
+
+/// A call's arguments as the client wrote them, in the request's extensions.
+#[derive(Debug, Clone)]
+pub(crate) struct RawArguments(pub(crate) Arc<str>);
+
+/// Newline-delimited JSON-RPC towards one client.
+pub(crate) struct GatewayTransport<R, W> {
+    input: R,
+    chunk: Vec<u8>,
+    decoder: Decoder,
+    inbound: VecDeque<ClientJsonRpcMessage>,
+    ended: bool,
+    output: Arc<Mutex<W>>,
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin> GatewayTransport<R, W> {
+    pub(crate) fn new(input: R, output: W) -> Self {
+        Self {
+            input,
+            chunk: Vec::with_capacity(READ_BYTES),
+            decoder: Decoder::new(Limits::default()),
+            inbound: VecDeque::new(),
+            ended: false,
+            output: Arc::new(Mutex::new(output)),
+        }
+    }
+
+    /// Takes a frame in; gives the answer to one that is refused here.
+    fn accept(&mut self, frame: Frame) -> Option<ServerJsonRpcMessage> {
+        match frame {
+            Frame::Request { id, message, .. } => match request(&message) {
+                Ok(message) => self.inbound.push_back(message),
+                Err(error) => return Some(refused(Some(id), ErrorCode::INVALID_REQUEST, &error.to_string())),
+            },
+            Frame::Notification { message, .. } => match serde_json::from_str(&message) {
+                Ok(message) => self.inbound.push_back(message),
+                Err(error) => tracing::debug!(%error, "dropped a notification that does not parse"),
+            },
+            // The hub asks its clients nothing yet, so no reply is awaited.
+            Frame::Response { .. } | Frame::Error { .. } => {}
+            Frame::Unusable { id, reason } => {
+                return Some(refused(id, ErrorCode::PARSE_ERROR, &reason.to_string()));
+            }
+            Frame::Noise { text } => {
+                return Some(refused(
+                    None,
+                    ErrorCode::PARSE_ERROR,
+                    &format!("this is no JSON-RPC message: {text}"),
+                ));
+            }
+            Frame::Overlong { limit } => {
+                self.ended = true;
+                return Some(refused(
+                    None,
+                    ErrorCode::INVALID_REQUEST,
+                    &format!("a line is over {limit} bytes"),
+                ));
+            }
+        }
+        None
+    }
+}
+
+impl<R, W> Transport<RoleServer> for GatewayTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        write(Arc::clone(&self.output), message)
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            if let Some(message) = self.inbound.pop_front() {
+                return Some(message);
+            }
+            if self.ended {
+                return None;
+            }
+            // Cancel safe: what was read is in the decoder before the next wait.
+            match self.input.read_buf(&mut self.chunk).await {
+                Ok(0) | Err(_) => {
+                    self.decoder.finish();
+                    self.ended = true;
+                }
+                Ok(_) => self.decoder.feed(&self.chunk),
+            }
+            self.chunk.clear();
+            while let Some(frame) = self.decoder.next_frame() {
+                if let Some(answer) = self.accept(frame) {
+                    // A task of its own: waiting here could lose what was read.
+                    tokio::spawn(write(Arc::clone(&self.output), answer));
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.output.lock().await.shutdown().await
+    }
+}
+
+/// A request, with the arguments of a call as they were written.
+fn request(message: &str) -> serde_json::Result<ClientJsonRpcMessage> {
+    #[derive(Deserialize)]
+    struct Outer<'a> {
+        #[serde(borrow)]
+        params: Option<Params<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        arguments: Option<&'a RawValue>,
+    }
+    let mut parsed: ClientJsonRpcMessage = serde_json::from_str(message)?;
+    if let JsonRpcMessage::Request(request) = &mut parsed
+        && let ClientRequest::CallToolRequest(call) = &mut request.request
+        && let Outer {
+            params: Some(Params { arguments: Some(raw) }),
+        } = serde_json::from_str(message)?
+    {
+        call.extensions_mut().insert(RawArguments(raw.get().into()));
+    }
+    Ok(parsed)
+}
+
+fn refused(id: Option<Id>, code: ErrorCode, why: &str) -> ServerJsonRpcMessage {
+    let id = id.map(|id| match id {
+        Id::Number(number) => RequestId::Number(number),
+        Id::String(text) => RequestId::String(text.into()),
+    });
+    ServerJsonRpcMessage::error(ErrorData::new(code, why.to_owned(), None), id)
+}
+
+/// Writes one whole line. A result that is raw text is written as it is.
+async fn write<W: AsyncWrite + Unpin>(
+    output: Arc<Mutex<W>>,
+    message: ServerJsonRpcMessage,
+) -> io::Result<()> {
+    let mut line = encode(&message)?;
+    line.push(b'\n');
+    let mut output = output.lock().await;
+    output.write_all(&line).await?;
+    output.flush().await
+}
+
+fn encode(message: &ServerJsonRpcMessage) -> serde_json::Result<Vec<u8>> {
+    #[derive(Serialize)]
+    struct Response<'a> {
+        jsonrpc: &'static str,
+        id: &'a RequestId,
+        result: &'a RawValue,
+    }
+    if let JsonRpcMessage::Response(response) = message
+        && let ServerResult::CustomResult(custom) = &response.result
+        && let Value::String(raw) = &custom.0
+    {
+        let result: &RawValue = serde_json::from_str(raw)?;
+        return serde_json::to_vec(&Response {
+            jsonrpc: "2.0",
+            id: &response.id,
+            result,
+        });
+    }
+    serde_json::to_vec(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_kept_word_for_word() {
+        let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"n":1.10, "big":123456789012345678901234567890}}}"#;
+        let parsed = request(line).unwrap();
+        let JsonRpcMessage::Request(request) = parsed else {
+            panic!("it is a request")
+        };
+        let RawArguments(raw) = request.request.extensions().get().unwrap();
+        assert_eq!(
+            raw.as_ref(),
+            r#"{"n":1.10, "big":123456789012345678901234567890}"#
+        );
+    }
+}

@@ -1,0 +1,162 @@
+use std::{fmt, time::Duration};
+
+use serde::{Serialize, Serializer};
+
+/// Where a server is in its life. Times count from the epoch that the caller's `now` counts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Switched off: nothing connects it.
+    Disabled,
+    /// A connection is being made.
+    Connecting,
+    /// Connected.
+    Ready,
+    /// Not connected, and not missed: the next demand connects it. Also a machine that was not started yet.
+    Idle,
+    /// Connected; no new calls, those in flight may end.
+    Draining,
+    /// A failure is a short while ago.
+    BackingOff {
+        /// When it connects again.
+        until: Duration,
+    },
+    /// Too many failures in a row: it is tried now and then only.
+    Parked {
+        /// When it is tried next, if nobody demands it before.
+        probe_at: Duration,
+    },
+    /// Over, for good.
+    Stopped,
+}
+
+impl State {
+    /// The state's name in events.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Idle => "idle",
+            Self::Draining => "draining",
+            Self::BackingOff { .. } => "backing_off",
+            Self::Parked { .. } => "parked",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// Whether a connection exists or is being made.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Connecting | Self::Ready | Self::Draining)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The name alone.
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Why a state changed. Closed: the codes are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The hub started.
+    Started,
+    /// The server was switched on.
+    Enabled,
+    /// The server was switched off.
+    Disabled,
+    /// A call wants the server.
+    Demanded,
+    /// The back-off is over.
+    Retry,
+    /// A parked server is tried again.
+    Probe,
+    /// The connection stands.
+    Connected,
+    /// No connection came about.
+    ConnectFailed,
+    /// The connection ended by itself.
+    Lost,
+    /// Nobody called for a while.
+    Idle,
+    /// The server is to be restarted.
+    Restart,
+    /// The server is to end once its calls have.
+    Drain,
+    /// The last call in flight ended.
+    Drained,
+    /// The calls in flight took longer than they may.
+    DrainTimedOut,
+    /// The server is to end now.
+    Stop,
+}
+
+impl Cause {
+    /// All causes.
+    pub const ALL: [Self; 15] = [
+        Self::Started,
+        Self::Enabled,
+        Self::Disabled,
+        Self::Demanded,
+        Self::Retry,
+        Self::Probe,
+        Self::Connected,
+        Self::ConnectFailed,
+        Self::Lost,
+        Self::Idle,
+        Self::Restart,
+        Self::Drain,
+        Self::Drained,
+        Self::DrainTimedOut,
+        Self::Stop,
+    ];
+
+    /// The stable code, and what it means in a few words.
+    #[must_use]
+    pub fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Started => ("started", "the hub started"),
+            Self::Enabled => ("enabled", "switched on"),
+            Self::Disabled => ("disabled", "switched off"),
+            Self::Demanded => ("demanded", "a call wants it"),
+            Self::Retry => ("retry", "the back-off is over"),
+            Self::Probe => ("probe", "it is time to try again"),
+            Self::Connected => ("connected", "the connection stands"),
+            Self::ConnectFailed => ("connect_failed", "no connection came about"),
+            Self::Lost => ("lost", "the connection ended"),
+            Self::Idle => ("idle", "nobody called for a while"),
+            Self::Restart => ("restart", "to be restarted"),
+            Self::Drain => ("drain", "to end once its calls have"),
+            Self::Drained => ("drained", "no call is in flight any more"),
+            Self::DrainTimedOut => ("drain_timed_out", "calls in flight took longer than they may"),
+            Self::Stop => ("stop", "to end now"),
+        }
+    }
+
+    /// The stable code alone.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.describe().0
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.describe().1)
+    }
+}
+
+impl Serialize for Cause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}

@@ -1,0 +1,205 @@
+//! Files of policies as one validated set.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cedar_policy::{Policy, PolicyId, PolicySet, ValidationMode, ValidationWarning, Validator};
+use miette::Diagnostic;
+use portcullis_types::{Hash, PolicyRef};
+
+use crate::{
+    PolicyError, PolicyErrors, PolicyFile, PolicyProblem, builtin,
+    model::Model,
+    rules,
+    source::{self, LoadedPolicy},
+};
+
+/// Policies that may be asked.
+pub(crate) struct PolicyBase {
+    pub(crate) model: &'static Model,
+    pub(crate) policies: PolicySet,
+    /// Where each policy stands.
+    pub(crate) places: HashMap<PolicyId, PolicyRef>,
+    /// The same, in order of file and line.
+    pub(crate) references: Vec<PolicyRef>,
+    pub(crate) digest: Hash,
+    /// Whether any policy can read the arguments; without one, the entity of the arguments has no tags.
+    pub(crate) reads_arguments: bool,
+    /// Whether the given files say anything at all: a policy, or a default.
+    pub(crate) says_something: bool,
+}
+
+/// Loads `files` over `always_loaded`: all of them or none.
+pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result<PolicyBase, PolicyErrors> {
+    let model = Model::embedded().map_err(|error| {
+        PolicyErrors(vec![PolicyError::new(
+            builtin::SCHEMA_NAME,
+            1,
+            PolicyProblem::Internal(error),
+        )])
+    })?;
+    let mut errors = Vec::new();
+    let mut defaults = Vec::new();
+    let mut loaded = Vec::new();
+    for file in always_loaded {
+        loaded.extend(policies_of(file, &mut defaults, &mut errors));
+    }
+    let built_in = loaded.len();
+    for file in files {
+        loaded.extend(policies_of(file, &mut defaults, &mut errors));
+    }
+    let says_something = loaded.len() > built_in || !defaults.is_empty();
+    errors.extend(second_defaults(&defaults));
+    let (policies, places) = joined(loaded, &mut errors);
+    let texts: HashMap<_, _> = always_loaded
+        .iter()
+        .chain(files)
+        .map(|file| (file.name.as_str(), file.text.as_str()))
+        .collect();
+    errors.extend(validation_errors(model, &policies, &places, &texts));
+    if !errors.is_empty() {
+        errors.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+        return Err(PolicyErrors(errors));
+    }
+    let mut references: Vec<_> = places.values().cloned().collect();
+    in_order(&mut references);
+    let digest = digest(always_loaded.iter().chain(files));
+    let reads_arguments = policies.policies().any(may_read_arguments);
+    Ok(PolicyBase {
+        model,
+        policies,
+        places,
+        references,
+        digest,
+        reads_arguments,
+        says_something,
+    })
+}
+
+/// Only `context.args`, or the entity written out, leads to the arguments. Either leaves its name in the syntax tree,
+/// as does much else: what is in doubt counts as read.
+fn may_read_arguments(policy: &Policy) -> bool {
+    policy.to_json().map_or(true, |tree| {
+        let text = tree.to_string();
+        text.contains("\"args\"") || text.contains("Mcp::Args")
+    })
+}
+
+/// Sorts by file, line and id.
+pub(crate) fn in_order(references: &mut [PolicyRef]) {
+    references.sort_by(|a, b| (&a.file, a.line, &a.id).cmp(&(&b.file, b.line, &b.id)));
+}
+
+/// The hash of all policy texts and the schema, whatever the order of the files. Each part goes in with its length,
+/// so that no two sets of files run together into the same bytes.
+pub(crate) fn digest<'a>(files: impl Iterator<Item = &'a PolicyFile>) -> Hash {
+    let texts: BTreeMap<_, _> = files.map(|file| ((&file.name, &file.text), ())).collect();
+    let mut bytes = Vec::new();
+    let parts = texts
+        .keys()
+        .flat_map(|(name, text)| [name.as_str(), text.as_str()]);
+    for part in [builtin::SCHEMA].into_iter().chain(parts) {
+        bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    Hash::of(&bytes)
+}
+
+fn policies_of(
+    file: &PolicyFile,
+    defaults: &mut Vec<(String, usize)>,
+    errors: &mut Vec<PolicyError>,
+) -> Vec<LoadedPolicy> {
+    source::check_text(file, errors);
+    if file.name.ends_with(".cedar") {
+        source::load_cedar(file, errors)
+    } else if file.name.ends_with(".rules") {
+        let compiled = rules::compile(file, errors);
+        defaults.extend(
+            compiled
+                .defaults
+                .into_iter()
+                .map(|line| (file.name.clone(), line)),
+        );
+        compiled.policies
+    } else {
+        errors.push(PolicyError::new(&file.name, 1, PolicyProblem::FileKind));
+        Vec::new()
+    }
+}
+
+fn second_defaults(defaults: &[(String, usize)]) -> Vec<PolicyError> {
+    let Some(((first_file, first_line), others)) = defaults.split_first() else {
+        return Vec::new();
+    };
+    let problem = || PolicyProblem::SecondDefault {
+        file: first_file.clone(),
+        line: *first_line,
+    };
+    others
+        .iter()
+        .map(|(file, line)| PolicyError::new(file, *line, problem()))
+        .collect()
+}
+
+fn joined(
+    loaded: Vec<LoadedPolicy>,
+    errors: &mut Vec<PolicyError>,
+) -> (PolicySet, HashMap<PolicyId, PolicyRef>) {
+    let mut set = PolicySet::new();
+    let mut places: HashMap<PolicyId, PolicyRef> = HashMap::new();
+    for LoadedPolicy { policy, reference } in loaded {
+        let mut report = |problem| errors.push(PolicyError::new(&reference.file, reference.line, problem));
+        if let Some(first) = places.get(policy.id()) {
+            report(PolicyProblem::DuplicateId {
+                id: reference.id.clone(),
+                file: first.file.clone(),
+                line: first.line,
+            });
+            continue;
+        }
+        let id = policy.id().clone();
+        match set.add(policy) {
+            Ok(()) => _ = places.insert(id, reference),
+            Err(error) => report(PolicyProblem::Internal(error.to_string())),
+        }
+    }
+    (set, places)
+}
+
+/// What strict validation finds, warnings too: a policy that can never apply, or that reads as another, is a trap.
+fn validation_errors(
+    model: &Model,
+    policies: &PolicySet,
+    places: &HashMap<PolicyId, PolicyRef>,
+    texts: &HashMap<&str, &str>,
+) -> Vec<PolicyError> {
+    let report = |id: &PolicyId, error: &dyn Diagnostic, problem: PolicyProblem| {
+        let place = places.get(id);
+        let file = place.map_or("", |place| place.file.as_str());
+        // Rules are compiled without text, so what is wrong with them stands at the rule.
+        let text = texts.get(file).filter(|_| file.ends_with(".cedar"));
+        let line = text.and_then(|text| source::error_line(text, error));
+        let line = line.or(place.map(|place| place.line)).unwrap_or(1);
+        PolicyError::new(file, line, problem)
+    };
+    let invalid = |error: &dyn Diagnostic| PolicyProblem::Invalid {
+        message: error.to_string(),
+        help: error.help().map(|help| help.to_string()),
+    };
+    let result = Validator::new(model.schema().clone()).validate(policies, ValidationMode::Strict);
+    let errors = result
+        .validation_errors()
+        .map(|error| report(error.policy_id(), error, invalid(error)));
+    let warnings = result.validation_warnings().map(|warning| {
+        let problem = match warning {
+            ValidationWarning::MixedScriptString(_)
+            | ValidationWarning::BidiCharsInString(_)
+            | ValidationWarning::BidiCharsInIdentifier(_)
+            | ValidationWarning::MixedScriptIdentifier(_)
+            | ValidationWarning::ConfusableIdentifier(_) => PolicyProblem::LooksAlike(warning.to_string()),
+            _ => invalid(warning),
+        };
+        report(warning.policy_id(), warning, problem)
+    });
+    errors.chain(warnings).collect()
+}

@@ -1,0 +1,299 @@
+//! Rules as Cedar policies, built as syntax trees: whatever a pattern holds, it stays one literal.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use cedar_policy::{Policy, pst};
+use portcullis_types::PolicyRef;
+
+use super::{Rule, Verb, parse};
+use crate::{
+    PolicyError, PolicyErrors, PolicyFile, PolicyProblem,
+    pattern::{Glob, Pattern, Piece, ServerPattern},
+    source::LoadedPolicy,
+};
+
+/// The policies of a file of rules, and the line of its `default`, if it has one.
+#[derive(Default)]
+pub(crate) struct CompiledRules {
+    pub(crate) policies: Vec<LoadedPolicy>,
+    pub(crate) defaults: Vec<usize>,
+}
+
+/// Compiles the rules of a file, as far as they are rules; all that is wrong goes to `errors`.
+pub(crate) fn compile(file: &PolicyFile, errors: &mut Vec<PolicyError>) -> CompiledRules {
+    let (rules, wrong) = parse(file);
+    errors.extend(wrong);
+    let mut compiled = CompiledRules::default();
+    for (line, rule) in rules {
+        if matches!(rule, Rule::DefaultDeny | Rule::DefaultAsk) {
+            compiled.defaults.push(line);
+        }
+        for draft in drafts(&rule) {
+            match draft.policy(file, line, &rule) {
+                Ok(policy) => compiled.policies.push(policy),
+                Err(error) => {
+                    let problem = PolicyProblem::Internal(format!("the rule cannot be compiled: {error}"));
+                    errors.push(PolicyError::new(&file.name, line, problem));
+                }
+            }
+        }
+    }
+    compiled
+}
+
+/// The Cedar text of a file of rules, formatted, so that it can be read, reviewed and committed.
+///
+/// Each policy keeps the id that the rule has when the file is loaded itself: the file's name and the line.
+///
+/// # Errors
+/// All that is wrong in the file, each with its line.
+pub fn compile_rules(file: &PolicyFile) -> Result<String, PolicyErrors> {
+    let mut errors = Vec::new();
+    crate::source::check_text(file, &mut errors);
+    let compiled = compile(file, &mut errors);
+    if !errors.is_empty() {
+        return Err(PolicyErrors(errors));
+    }
+    let texts: Vec<_> = compiled
+        .policies
+        .iter()
+        .map(|loaded| loaded.policy.to_string())
+        .collect();
+    cedar_policy_formatter::policies_str_to_pretty(
+        &texts.join("\n\n"),
+        &cedar_policy_formatter::Config::default(),
+    )
+    .map_err(|error| {
+        PolicyErrors(vec![PolicyError::new(
+            &file.name,
+            1,
+            PolicyProblem::Internal(error.to_string()),
+        )])
+    })
+}
+
+/// One policy of a rule, before it has a place.
+struct Draft<'r> {
+    /// What tells the policies of one rule apart, at the end of the id.
+    suffix: &'static str,
+    effect: pst::Effect,
+    actions: &'r [&'static str],
+    scope: Scope,
+    /// `full_access` lifts it.
+    lifted_by_full_access: bool,
+}
+
+/// Which resources a policy is about: a constraint that an index can use, and what it cannot say.
+#[derive(Clone)]
+enum Scope {
+    Any,
+    Tool(String),
+    Server(String),
+    When {
+        server: Option<String>,
+        all_of: Vec<(&'static str, Glob)>,
+    },
+}
+
+const CALL: &[&str] = &["call"];
+const UNATTENDED: &[&str] = &["unattended"];
+const BOTH: &[&str] = &["call", "unattended"];
+
+fn drafts(rule: &Rule) -> Vec<Draft<'_>> {
+    use pst::Effect::{Forbid, Permit};
+    let draft = |suffix, effect, actions, scope: &Scope, lifted_by_full_access| Draft {
+        suffix,
+        effect,
+        actions,
+        scope: scope.clone(),
+        lifted_by_full_access,
+    };
+    match rule {
+        Rule::DefaultDeny => Vec::new(),
+        Rule::DefaultAsk => vec![draft("", Permit, CALL, &Scope::Any, false)],
+        Rule::Tools(verb, pattern) => {
+            let scope = tools(pattern);
+            match verb {
+                Verb::Allow => vec![draft("", Permit, BOTH, &scope, false)],
+                Verb::Deny => vec![draft("", Forbid, BOTH, &scope, false)],
+                Verb::Ask | Verb::AlwaysAsk => vec![
+                    draft(".call", Permit, CALL, &scope, false),
+                    draft(".person", Forbid, UNATTENDED, &scope, *verb == Verb::Ask),
+                ],
+            }
+        }
+        Rule::Servers {
+            permit,
+            question,
+            servers: pattern,
+        } => {
+            let effect = if *permit { Permit } else { Forbid };
+            vec![draft(
+                "",
+                effect,
+                std::slice::from_ref(question),
+                &servers(pattern),
+                false,
+            )]
+        }
+    }
+}
+
+fn tools(pattern: &Pattern) -> Scope {
+    let Pattern {
+        servers: ServerPattern { source, name },
+        tool,
+    } = pattern;
+    let source = source.as_str();
+    match (name.literal(), tool.literal()) {
+        (Some(server), Some(tool)) => Scope::Tool(format!("{source}.{server}.{tool}")),
+        (Some(server), None) if tool.is_any() => Scope::Server(format!("{source}.{server}")),
+        (Some(server), None) => Scope::When {
+            server: Some(format!("{source}.{server}")),
+            all_of: vec![("name", tool.clone())],
+        },
+        (None, _) => {
+            let mut all_of = vec![("source", Glob::of(source))];
+            let parts = [("server", name), ("name", tool)];
+            all_of.extend(
+                parts
+                    .into_iter()
+                    .filter(|(_, glob)| !glob.is_any())
+                    .map(|(attr, glob)| (attr, glob.clone())),
+            );
+            Scope::When { server: None, all_of }
+        }
+    }
+}
+
+fn servers(pattern: &ServerPattern) -> Scope {
+    let source = pattern.source.as_str();
+    if let Some(name) = pattern.name.literal() {
+        return Scope::Server(format!("{source}.{name}"));
+    }
+    let mut all_of = vec![("source", Glob::of(source))];
+    if !pattern.name.is_any() {
+        all_of.push(("name", pattern.name.clone()));
+    }
+    Scope::When { server: None, all_of }
+}
+
+impl Draft<'_> {
+    fn policy(
+        &self,
+        file: &PolicyFile,
+        line: usize,
+        rule: &Rule,
+    ) -> Result<LoadedPolicy, pst::PstConstructionError> {
+        let id = format!("{}#L{line}{}", file.name, self.suffix);
+        let description = rule.to_string();
+        let template = self.template(&id, &description)?;
+        let policy = Policy::from_pst(pst::Policy::Static(template.try_into()?))?;
+        let reference = PolicyRef {
+            id,
+            file: file.name.clone(),
+            line,
+            description,
+        };
+        Ok(LoadedPolicy { policy, reference })
+    }
+
+    fn template(&self, id: &str, description: &str) -> Result<pst::Template, pst::PstConstructionError> {
+        let mut actions = Vec::new();
+        for action in self.actions {
+            actions.push(entity("Action", action)?);
+        }
+        let action = match actions.as_slice() {
+            [one] => pst::ActionConstraint::Eq(one.clone()),
+            _ => pst::ActionConstraint::In(actions),
+        };
+        let annotations = BTreeMap::from([
+            ("id".to_owned(), pst::SmolStr::from(id)),
+            ("description".to_owned(), pst::SmolStr::from(description)),
+        ]);
+        let mut clauses = Vec::new();
+        if let Scope::When { all_of, .. } = &self.scope {
+            clauses.extend(conjunction(all_of).map(|condition| pst::Clause::When(Arc::new(condition))));
+        }
+        if self.lifted_by_full_access {
+            clauses.push(pst::Clause::Unless(Arc::new(is_full_access()?)));
+        }
+        pst::Template::new(
+            id,
+            self.effect,
+            pst::PrincipalConstraint::Any,
+            action,
+            self.scope.constraint()?,
+        )
+        .with_annotations(annotations)
+        .try_with_clauses(clauses)
+    }
+}
+
+impl Scope {
+    fn constraint(&self) -> Result<pst::ResourceConstraint, pst::PstConstructionError> {
+        use pst::{EntityOrSlot::Entity, ResourceConstraint};
+        Ok(match self {
+            Self::Any | Self::When { server: None, .. } => ResourceConstraint::Any,
+            Self::Tool(id) => ResourceConstraint::Eq(Entity(entity("Tool", id)?)),
+            Self::Server(id) | Self::When { server: Some(id), .. } => {
+                ResourceConstraint::In(Entity(entity("Server", id)?))
+            }
+        })
+    }
+}
+
+/// `resource.a == "…" && resource.b like "…" && …`; nothing for nothing.
+fn conjunction(all_of: &[(&'static str, Glob)]) -> Option<pst::Expr> {
+    all_of
+        .iter()
+        .map(|(attr, glob)| matches_glob(attr, glob))
+        .reduce(|left, right| pst::Expr::BinaryOp {
+            op: pst::BinaryOp::And,
+            left: Arc::new(left),
+            right: Arc::new(right),
+        })
+}
+
+fn matches_glob(attr: &str, glob: &Glob) -> pst::Expr {
+    let expr = Arc::new(attribute(pst::Var::Resource, attr));
+    if let Some(text) = glob.literal() {
+        let right = Arc::new(pst::Expr::Literal(pst::Literal::String(text.into())));
+        return pst::Expr::BinaryOp {
+            op: pst::BinaryOp::Eq,
+            left: expr,
+            right,
+        };
+    }
+    let pattern = glob.pieces().iter().map(|piece| match piece {
+        Piece::Char(character) => pst::PatternElem::Char(*character),
+        Piece::Any => pst::PatternElem::Wildcard,
+    });
+    pst::Expr::Like {
+        expr,
+        pattern: pattern.collect(),
+    }
+}
+
+fn is_full_access() -> Result<pst::Expr, pst::PstConstructionError> {
+    Ok(pst::Expr::BinaryOp {
+        op: pst::BinaryOp::Eq,
+        left: Arc::new(attribute(pst::Var::Context, "tier")),
+        right: Arc::new(pst::Expr::Literal(pst::Literal::EntityUID(entity(
+            "Tier",
+            "full_access",
+        )?))),
+    })
+}
+
+fn attribute(of: pst::Var, attr: &str) -> pst::Expr {
+    pst::Expr::GetAttr {
+        expr: Arc::new(pst::Expr::Var(of)),
+        attr: attr.into(),
+    }
+}
+
+fn entity(kind: &str, id: &str) -> Result<pst::EntityUID, pst::PstConstructionError> {
+    let ty = pst::EntityType::from_name(pst::Name::qualified(["Mcp"], kind)?);
+    Ok(pst::EntityUID { ty, eid: id.into() })
+}

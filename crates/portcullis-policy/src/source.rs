@@ -1,0 +1,282 @@
+//! Cedar text as policies that know where they stand.
+
+use std::collections::BTreeMap;
+
+use cedar_policy::{Policy, PolicyId, PolicySet};
+use miette::Diagnostic;
+use portcullis_types::PolicyRef;
+
+use crate::{PolicyError, PolicyProblem};
+
+/// A text with policies or rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyFile {
+    /// The file's name as reasons show it. Its ending says what it is: `.cedar` or `.rules`.
+    pub name: String,
+    /// The text.
+    pub text: String,
+}
+
+/// A policy under its `@id`, with the place where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadedPolicy {
+    pub(crate) policy: Policy,
+    pub(crate) reference: PolicyRef,
+}
+
+/// Reports the characters that make a text look like another text.
+pub(crate) fn check_text(file: &PolicyFile, errors: &mut Vec<PolicyError>) {
+    for (line, text) in (1..).zip(file.text.lines()) {
+        if let Some(character) = text.chars().find(|character| is_invisible(*character)) {
+            errors.push(PolicyError::new(
+                &file.name,
+                line,
+                PolicyProblem::Invisible(character),
+            ));
+        }
+    }
+}
+
+/// The policies of a Cedar file, each under its `@id`; all that is wrong goes to `errors`.
+pub(crate) fn load_cedar(file: &PolicyFile, errors: &mut Vec<PolicyError>) -> Vec<LoadedPolicy> {
+    let set: PolicySet = match file.text.parse() {
+        Ok(set) => set,
+        Err(wrong) => {
+            errors.extend(wrong.iter().map(|error| {
+                let line = error_line(&file.text, error).unwrap_or(1);
+                let help = error.help().map(|help| help.to_string());
+                PolicyError::new(
+                    &file.name,
+                    line,
+                    PolicyProblem::Syntax {
+                        message: error.to_string(),
+                        help,
+                    },
+                )
+            }));
+            return Vec::new();
+        }
+    };
+    let lines = lines_of(&file.text, &set);
+    let line_of = |id: &PolicyId| lines.get(id).copied().unwrap_or(1);
+    for template in set.templates() {
+        errors.push(PolicyError::new(
+            &file.name,
+            line_of(template.id()),
+            PolicyProblem::Template,
+        ));
+    }
+    let mut policies: Vec<_> = set
+        .policies()
+        .map(|policy| (line_of(policy.id()), policy))
+        .collect();
+    policies.sort_by_key(|(line, policy)| (*line, ordinal(policy.id())));
+    policies
+        .into_iter()
+        .filter_map(|(line, policy)| annotated(file, line, policy, errors))
+        .collect()
+}
+
+/// The line of the first place that a diagnostic points to.
+pub(crate) fn error_line(text: &str, error: &dyn Diagnostic) -> Option<usize> {
+    let label = error.labels()?.next()?;
+    Some(line_at(text, label.offset()))
+}
+
+fn annotated(
+    file: &PolicyFile,
+    line: usize,
+    policy: &Policy,
+    errors: &mut Vec<PolicyError>,
+) -> Option<LoadedPolicy> {
+    let mut report = |problem| errors.push(PolicyError::new(&file.name, line, problem));
+    for (name, _) in policy
+        .annotations()
+        .filter(|(name, _)| !matches!(*name, "id" | "description"))
+    {
+        report(PolicyProblem::UnknownAnnotation(name.to_owned()));
+    }
+    let mut required = |name: &'static str| {
+        let value = policy.annotation(name).filter(|value| !value.trim().is_empty());
+        if value.is_none() {
+            report(PolicyProblem::MissingAnnotation(name));
+        }
+        value.map(str::to_owned)
+    };
+    let (id, description) = (required("id"), required("description"));
+    let reference = PolicyRef {
+        id: id?,
+        file: file.name.clone(),
+        line,
+        description: description?,
+    };
+    Some(LoadedPolicy {
+        policy: policy.new_id(PolicyId::new(&reference.id)),
+        reference,
+    })
+}
+
+/// The first line of each policy and template. The parser numbers them in order of the text, and prints each as it
+/// stands there, so each is found after the one before and what is blank or comment between them.
+fn lines_of(text: &str, set: &PolicySet) -> BTreeMap<PolicyId, usize> {
+    let policies = set.policies().map(|policy| (policy.id(), policy.to_string()));
+    let templates = set
+        .templates()
+        .map(|template| (template.id(), template.to_string()));
+    let mut sources: Vec<_> = policies.chain(templates).collect();
+    sources.sort_by_key(|(id, _)| ordinal(id));
+    let mut lines = BTreeMap::new();
+    let mut at = 0;
+    for (id, source) in sources {
+        let rest = text.get(at..).unwrap_or_default();
+        let start = Some(blank_bytes(rest))
+            .filter(|blank| rest.get(*blank..).is_some_and(|rest| rest.starts_with(&source)))
+            .or_else(|| rest.find(&source));
+        // Should the parser ever print a policy otherwise, it is reported at the end of the one before.
+        let start = at + start.unwrap_or(0);
+        lines.insert(id.clone(), line_at(text, start));
+        at = start + source.len();
+    }
+    lines
+}
+
+/// The parser calls the policies of a text `policy0`, `policy1`, …
+fn ordinal(id: &PolicyId) -> usize {
+    AsRef::<str>::as_ref(id)
+        .trim_start_matches("policy")
+        .parse()
+        .unwrap_or(usize::MAX)
+}
+
+/// How many bytes of white space and comments stand in front.
+fn blank_bytes(text: &str) -> usize {
+    let mut rest = text.trim_start();
+    while let Some(comment) = rest.strip_prefix("//") {
+        rest = comment
+            .split_once('\n')
+            .map_or("", |(_, after)| after)
+            .trim_start();
+    }
+    text.len() - rest.len()
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// Marks that turn text around, characters without width, and controls other than tab.
+fn is_invisible(character: char) -> bool {
+    let listed = matches!(
+        character,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e01ef}'
+    );
+    listed || (character.is_control() && character != '\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Loads `text` as `a.cedar`; each policy as `id@line`, each error as `line: problem`.
+    fn check(text: &str, policies: &[&str], problems: &[&str]) {
+        let file = PolicyFile {
+            name: "a.cedar".to_owned(),
+            text: text.to_owned(),
+        };
+        let mut errors = Vec::new();
+        check_text(&file, &mut errors);
+        let loaded: Vec<_> = load_cedar(&file, &mut errors)
+            .iter()
+            .map(|loaded| {
+                assert_eq!(AsRef::<str>::as_ref(loaded.policy.id()), loaded.reference.id);
+                format!("{}@{}", loaded.reference.id, loaded.reference.line)
+            })
+            .collect();
+        assert_eq!(loaded, policies);
+        let told: Vec<_> = errors
+            .iter()
+            .map(|error| format!("{}: {}", error.line, error.problem))
+            .collect();
+        assert_eq!(told, problems);
+    }
+
+    fn policy(id: &str) -> String {
+        format!("@id(\"{id}\")\n@description(\"d\")\npermit (principal, action, resource);")
+    }
+
+    #[test]
+    fn each_policy_knows_its_first_line() {
+        let (a, b) = (policy("a"), policy("b"));
+        check("", &[], &[]);
+        check(
+            &format!(
+                "// {}\n\n{a}\n\n\n// c\n  {b}\n",
+                policy("x").replace('\n', "\n// ")
+            ),
+            &["a@5", "b@11"],
+            &[],
+        );
+        check(&format!("{a} {b}"), &["a@1", "b@3"], &[]);
+        check(
+            &format!("\r\n{}\r\n{b}", a.replace('\n', "\r\n")),
+            &["a@2", "b@5"],
+            &[],
+        );
+        // Twelve policies: they are found in order of their number, not of its spelling.
+        let many: Vec<_> = (0..12).map(|n| policy(&format!("p{n}"))).collect();
+        let expected: Vec<_> = (0..12).map(|n| format!("p{n}@{}", 3 * n + 1)).collect();
+        let expected: Vec<_> = expected.iter().map(String::as_str).collect();
+        check(&many.join("\n"), &expected, &[]);
+    }
+
+    #[test]
+    fn annotations_are_checked() {
+        check(
+            "\npermit (principal, action, resource);",
+            &[],
+            &[
+                "2: this policy has no `@id`",
+                "2: this policy has no `@description`",
+            ],
+        );
+        check(
+            "@id(\"a\") @description(\" \") permit (principal, action, resource);",
+            &[],
+            &["1: this policy has no `@description`"],
+        );
+        check(
+            &format!("@idd(\"x\")\n{}", policy("a")),
+            &["a@1"],
+            &["1: unknown annotation `@idd`"],
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_reported_where_it_stands() {
+        check(
+            &format!(
+                "{}\npermit (principal == ?principal, action, resource);",
+                policy("a")
+            ),
+            &["a@1"],
+            &["4: a policy template stands here, and nothing would fill in its slots"],
+        );
+        check(
+            &format!(
+                "{}\n\npermit (principal, action, resource)\n  when {{ 1 + }};",
+                policy("a")
+            ),
+            &[],
+            &["6: unexpected token `}`"],
+        );
+        check(
+            "// fine \u{202e}\n//\u{200b}",
+            &[],
+            &[
+                "1: the invisible character U+202E stands in this line",
+                "2: the invisible character U+200B stands in this line",
+            ],
+        );
+    }
+}

@@ -1,0 +1,46 @@
+use std::time::Duration;
+
+use portcullis_types::{AgentId, CapabilityId, Decision, Tier};
+
+use crate::shape::ShapedResult;
+
+/// A call, as a host asks for it.
+#[derive(Debug, Clone)]
+pub struct CallRequest {
+    /// What to call.
+    pub capability: CapabilityId,
+    /// The JSON text of an object. It is decided upon and sent word for word; empty stands for `{}`.
+    pub arguments: String,
+    /// Who calls; the router's default where it is `None`.
+    pub agent: Option<AgentId>,
+    /// The tier; the router's default where it is `None`.
+    pub tier: Option<Tier>,
+}
+
+impl CallRequest {
+    /// A call by the router's default agent and tier.
+    #[must_use]
+    pub fn new(capability: CapabilityId, arguments: impl Into<String>) -> Self {
+        Self {
+            capability,
+            arguments: arguments.into(),
+            agent: None,
+            tier: None,
+        }
+    }
+}
+
+/// What became of a call that ran.
+#[derive(Debug)]
+pub struct CallOutcome {
+    /// The call's number; its events share it.
+    pub call: u64,
+    /// The result, shaped. `is_error` in it is the tool's own word; the call itself went well.
+    pub result: ShapedResult,
+    /// The decision that it ran under.
+    pub decision: Decision,
+    /// `hook` or `person`, where somebody approved it.
+    pub approved_by: Option<&'static str>,
+    /// From its arrival to its end.
+    pub duration: Duration,
+}

@@ -1,0 +1,229 @@
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use portcullis_config::{ServerSpec, TransportSpec};
+use portcullis_policy::ToolFacts;
+use portcullis_supervisor::ToolList;
+use portcullis_types::{Alias, CapabilityId, ServerId};
+use serde::Serialize;
+
+/// An immutable snapshot of all that can be called. The router publishes a new one on each change; calls read it.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    tools: BTreeMap<CapabilityId, Arc<CatalogTool>>,
+    disabled: BTreeSet<CapabilityId>,
+    aliases: HashMap<String, CapabilityId>,
+    servers: BTreeMap<ServerId, ServerStatus>,
+    reports: Vec<String>,
+}
+
+/// One tool of the catalog.
+#[derive(Debug, Clone)]
+pub struct CatalogTool {
+    /// Its name everywhere in Portcullis.
+    pub capability: CapabilityId,
+    /// Its name for the model.
+    pub alias: Alias,
+    /// What it says of itself. Data, never instruction.
+    pub description: Option<String>,
+    /// The whole definition, as the server wrote it: JSON text.
+    pub definition: Arc<str>,
+    /// What the policies may read of it.
+    pub facts: ToolFacts,
+    /// The listing that it comes from.
+    pub(crate) version: u64,
+}
+
+/// Where a server stands.
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerStatus {
+    /// The state, as events name it.
+    pub state: &'static str,
+    /// Why.
+    pub reason: String,
+    /// Its process, where it is a child that is up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How many tools it offers.
+    pub tools: usize,
+    /// The newest listing that this catalog knows.
+    #[serde(skip)]
+    pub(crate) version: u64,
+}
+
+impl Catalog {
+    /// The catalog before any server has said a word.
+    #[must_use]
+    pub(crate) fn new<'a>(specs: impl Iterator<Item = &'a ServerSpec>) -> Self {
+        let status = |spec: &ServerSpec| ServerStatus {
+            state: if spec.enabled { "connecting" } else { "disabled" },
+            reason: if spec.enabled {
+                "starting"
+            } else {
+                "disabled by the configuration"
+            }
+            .to_owned(),
+            pid: None,
+            tools: 0,
+            version: 0,
+        };
+        Self {
+            servers: specs.map(|spec| (spec.id.clone(), status(spec))).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The tool called `capability`.
+    #[must_use]
+    pub fn get(&self, capability: &CapabilityId) -> Option<&Arc<CatalogTool>> {
+        self.tools.get(capability)
+    }
+
+    /// The capability behind an alias.
+    #[must_use]
+    pub fn resolve_alias(&self, alias: &str) -> Option<&CapabilityId> {
+        self.aliases.get(alias)
+    }
+
+    /// All offered tools, by capability.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<CatalogTool>> {
+        self.tools.values()
+    }
+
+    /// All servers, by id.
+    #[must_use]
+    pub fn servers(&self) -> &BTreeMap<ServerId, ServerStatus> {
+        &self.servers
+    }
+
+    /// What was dropped while listing, and why.
+    #[must_use]
+    pub fn reports(&self) -> &[String] {
+        &self.reports
+    }
+
+    /// Whether the configuration disables `capability`, which its server offers.
+    #[must_use]
+    pub fn is_disabled(&self, capability: &CapabilityId) -> bool {
+        self.disabled.contains(capability)
+    }
+
+    /// True once no server is on its first way up.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.servers.values().all(|status| status.state != "connecting")
+    }
+
+    pub(crate) fn version_of(&self, server: &ServerId) -> u64 {
+        self.servers.get(server).map_or(0, |status| status.version)
+    }
+
+    /// The offered tool of the same server whose name is nearest to `wanted`'s, if any is near.
+    pub(crate) fn nearest(&self, wanted: &CapabilityId) -> Option<CapabilityId> {
+        self.tools
+            .keys()
+            .filter(|other| other.server() == wanted.server())
+            .map(|other| (strsim::damerau_levenshtein(other.tool(), wanted.tool()), other))
+            .min()
+            .filter(|(distance, _)| *distance <= 1 + wanted.tool().chars().count() / 3)
+            .map(|(_, other)| other.clone())
+    }
+
+    pub(crate) fn set_state(
+        &mut self,
+        server: &ServerId,
+        state: &'static str,
+        reason: String,
+        pid: Option<u32>,
+    ) {
+        if let Some(status) = self.servers.get_mut(server) {
+            status.state = state;
+            status.reason = reason;
+            status.pid = pid;
+        }
+    }
+
+    /// Replaces the tools of one server.
+    pub(crate) fn set_tools(&mut self, spec: &ServerSpec, version: u64, list: &ToolList) {
+        self.tools.retain(|capability, _| capability.server() != &spec.id);
+        self.disabled.retain(|capability| capability.server() != &spec.id);
+        let transport = match spec.transport {
+            TransportSpec::Stdio(_) => "stdio",
+            TransportSpec::Http(_) => "http",
+        };
+        for tool in &list.tools {
+            // A tool without a name was dropped by the listing.
+            let Ok(capability) = CapabilityId::mcp(spec.id.clone(), &tool.name) else {
+                continue;
+            };
+            if spec.disabled_tools.contains(&tool.name) {
+                self.disabled.insert(capability);
+                continue;
+            }
+            let auto_approve = !spec.disabled_auto_approve_tools.contains(&tool.name);
+            let entry = CatalogTool {
+                alias: capability.alias(),
+                description: tool.description.clone(),
+                definition: Arc::clone(&tool.definition),
+                facts: ToolFacts::from_definition(
+                    capability.clone(),
+                    transport,
+                    &tool.definition,
+                    auto_approve,
+                ),
+                version,
+                capability: capability.clone(),
+            };
+            self.tools.insert(capability, Arc::new(entry));
+        }
+        let offered = self
+            .tools
+            .keys()
+            .filter(|capability| capability.server() == &spec.id)
+            .count();
+        if let Some(status) = self.servers.get_mut(&spec.id) {
+            status.tools = offered;
+            status.version = version;
+        }
+        self.reports
+            .retain(|report| !report.starts_with(&format!("{}: ", spec.id)));
+        self.reports
+            .extend(list.reports.iter().map(|report| format!("{}: {report}", spec.id)));
+        self.rebuild_aliases();
+    }
+
+    /// Two tools of one alias: neither is offered under it, and both are reported.
+    fn rebuild_aliases(&mut self) {
+        let mut by_alias: BTreeMap<&str, Vec<&CapabilityId>> = BTreeMap::new();
+        for tool in self.tools.values() {
+            by_alias
+                .entry(tool.alias.as_str())
+                .or_default()
+                .push(&tool.capability);
+        }
+        let mut aliases = HashMap::new();
+        let mut clashes = Vec::new();
+        for (alias, capabilities) in by_alias {
+            match capabilities.as_slice() {
+                [capability] => {
+                    aliases.insert(alias.to_owned(), (*capability).clone());
+                }
+                several => {
+                    let names: Vec<_> = several
+                        .iter()
+                        .map(|capability| format!("`{capability}`"))
+                        .collect();
+                    clashes.push(format!(
+                        "alias `{alias}` would stand for {}; it is offered for none",
+                        names.join(" and ")
+                    ));
+                }
+            }
+        }
+        self.aliases = aliases;
+        self.reports.retain(|report| !report.starts_with("alias `"));
+        self.reports.extend(clashes);
+    }
+}

@@ -1,0 +1,358 @@
+//! The data plane: one call, from lookup to result, through no mailbox.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use portcullis_policy::CallQuestion;
+use portcullis_supervisor::{CallFault, Ready, Upstream};
+use portcullis_types::{AgentId, Answer, Approver, CapabilityId, Decision, Hash, ServerId, Tier};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout, timeout_at},
+};
+
+use crate::{
+    admission::Admission,
+    approval::{ApprovalRequest, HookAnswer, PersonAnswer},
+    call::{CallOutcome, CallRequest},
+    catalog::{Catalog, CatalogTool},
+    clock,
+    error::CallError,
+    event::{Event, EventBus},
+    router::RouterOptions,
+    shape::shape,
+};
+
+/// How long somebody may take to approve a call.
+const APPROVAL_WAIT: Duration = Duration::from_secs(120);
+/// How often a call that was not sent is tried again, within its deadline.
+const ATTEMPTS: usize = 16;
+
+pub(crate) struct Dispatch {
+    pub(crate) upstreams: BTreeMap<ServerId, Upstream>,
+    pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
+    pub(crate) admission: Admission,
+    pub(crate) events: EventBus,
+    pub(crate) options: RouterOptions,
+}
+
+impl fmt::Debug for Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatch")
+            .field("upstreams", &self.upstreams.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One call on its way.
+struct Call {
+    number: u64,
+    capability: CapabilityId,
+    arguments: Arc<str>,
+    arguments_hash: Hash,
+    agent: AgentId,
+    tier: Tier,
+    grant: Option<Grant>,
+}
+
+/// An approval. It holds for the very definition that was asked about.
+struct Grant {
+    definition: Arc<str>,
+    by: &'static str,
+}
+
+impl Dispatch {
+    pub(crate) async fn call(&self, request: CallRequest) -> Result<CallOutcome, CallError> {
+        let began = Instant::now();
+        let arguments = if request.arguments.trim().is_empty() {
+            "{}".to_owned()
+        } else {
+            request.arguments
+        };
+        let mut call = Call {
+            number: next_call(),
+            capability: request.capability,
+            arguments_hash: Hash::of(arguments.as_bytes()),
+            arguments: arguments.into(),
+            agent: request.agent.unwrap_or_else(|| self.options.agent.clone()),
+            tier: request.tier.unwrap_or(self.options.tier),
+            grant: None,
+        };
+        let result = self.run(&mut call, began).await;
+        self.tell_result(&call, &result, began.elapsed());
+        result
+    }
+
+    /// Lookup, decision, approval and sending. Whatever had to wait on the way, for a person or for a restart, is
+    /// followed by lookup and decision anew: neither the tool nor the policies need be what they were.
+    async fn run(&self, call: &mut Call, began: Instant) -> Result<CallOutcome, CallError> {
+        let upstream =
+            self.upstreams
+                .get(call.capability.server())
+                .ok_or_else(|| CallError::UnknownServer {
+                    server: call.capability.server().clone(),
+                    known: self.upstreams.keys().cloned().collect(),
+                })?;
+        let deadlines = upstream.timeouts();
+        let mut deadline = began + deadlines.call;
+        let mut attempt = 0;
+        loop {
+            let tool = self.look_up(call, upstream, deadline).await?;
+            let decision = self.decide(call, &tool);
+            match decision.answer {
+                Answer::Allow => {}
+                Answer::Deny => return Err(call.denied(decision)),
+                Answer::Ask if call.is_granted(&tool) => {}
+                Answer::Ask => {
+                    self.ask(call, &tool, decision).await?;
+                    // The time that somebody took to answer is not the server's.
+                    deadline = Instant::now() + deadlines.call;
+                    continue;
+                }
+            }
+            let fault = |fault| CallError::Upstream {
+                capability: call.capability.clone(),
+                fault,
+            };
+            let permit = self.admission.enter(&call.capability, deadline).await?;
+            let ready = upstream.ready(deadline, tool.version).await.map_err(fault)?;
+            if ready.version() != tool.version {
+                drop(permit);
+                self.catch_up(call, &ready, deadline).await?;
+                continue;
+            }
+            self.events.tell(Event::ToolCall {
+                call: call.number,
+                capability: call.capability.clone(),
+                arguments_hash: call.arguments_hash,
+            });
+            match ready
+                .call(call.capability.tool(), Arc::clone(&call.arguments), deadlines)
+                .await
+            {
+                Ok(raw) => {
+                    let result = shape(&raw, self.options.store.as_ref(), &self.options.shape)
+                        .await
+                        .map_err(|fault| CallError::Result {
+                            capability: call.capability.clone(),
+                            fault,
+                        })?;
+                    return Ok(CallOutcome {
+                        call: call.number,
+                        result,
+                        decision,
+                        approved_by: call.grant.as_ref().map(|grant| grant.by),
+                        duration: began.elapsed(),
+                    });
+                }
+                // Nothing of it went out, so sending it on the next connection sends it once.
+                Err(CallFault::NotSent { .. }) if attempt < ATTEMPTS && Instant::now() < deadline => {
+                    attempt += 1
+                }
+                Err(other) => return Err(fault(other)),
+            }
+        }
+    }
+
+    /// The tool in the current snapshot. Where its server has not said what it offers, that is waited for.
+    async fn look_up(
+        &self,
+        call: &Call,
+        upstream: &Upstream,
+        deadline: Instant,
+    ) -> Result<Arc<CatalogTool>, CallError> {
+        loop {
+            let catalog = Arc::clone(&self.catalog.borrow());
+            if let Some(tool) = catalog.get(&call.capability) {
+                return Ok(Arc::clone(tool));
+            }
+            if catalog.is_disabled(&call.capability) {
+                return Err(CallError::Disabled(call.capability.clone()));
+            }
+            let ready = upstream
+                .ready(deadline, 0)
+                .await
+                .map_err(|fault| CallError::Upstream {
+                    capability: call.capability.clone(),
+                    fault,
+                })?;
+            if ready.version() <= catalog.version_of(upstream.id()) {
+                let nearest = catalog.nearest(&call.capability);
+                return Err(CallError::UnknownTool {
+                    capability: call.capability.clone(),
+                    nearest,
+                });
+            }
+            self.catch_up(call, &ready, deadline).await?;
+        }
+    }
+
+    /// Waits until the catalog knows the listing that came with this connection.
+    async fn catch_up(&self, call: &Call, ready: &Ready, deadline: Instant) -> Result<(), CallError> {
+        let began = Instant::now();
+        let mut catalog = self.catalog.clone();
+        let known =
+            catalog.wait_for(|catalog| catalog.version_of(call.capability.server()) >= ready.version());
+        match timeout_at(deadline, known).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(CallError::timed_out(&call.capability, deadline - began)),
+        }
+    }
+
+    /// The decision on `tool` for the default caller, with no arguments and no event.
+    pub(crate) fn outlook(&self, tool: &CatalogTool) -> Decision {
+        self.options.policies.decide(&CallQuestion {
+            agent: &self.options.agent,
+            profile: &AgentId::default(),
+            tier: self.options.tier,
+            tool: &tool.facts,
+            arguments: "{}",
+            now_ms: clock::unix_ms(),
+        })
+    }
+
+    fn decide(&self, call: &Call, tool: &CatalogTool) -> Decision {
+        let decision = self.options.policies.decide(&CallQuestion {
+            agent: &call.agent,
+            profile: &AgentId::default(),
+            tier: call.tier,
+            tool: &tool.facts,
+            arguments: &call.arguments,
+            now_ms: clock::unix_ms(),
+        });
+        self.events.tell(Event::Permission {
+            call: call.number,
+            capability: call.capability.clone(),
+            agent: call.agent.clone(),
+            tier: call.tier,
+            arguments_hash: call.arguments_hash,
+            decision: decision.clone(),
+            policy_digest: self.options.policies.digest(),
+        });
+        decision
+    }
+
+    /// Asks the hook, then a person. On a yes the call holds a grant for this very definition.
+    async fn ask(&self, call: &mut Call, tool: &CatalogTool, decision: Decision) -> Result<(), CallError> {
+        let Some(handler) = &self.options.approval else {
+            self.tell_approval(call, "unanswered", "nobody");
+            return Err(call.needs_approval(decision));
+        };
+        let request = ApprovalRequest {
+            call: call.number,
+            capability: call.capability.clone(),
+            agent: call.agent.clone(),
+            tier: call.tier,
+            arguments: call.arguments.to_string(),
+            description: tool.description.clone(),
+            decision: decision.clone(),
+        };
+        let hook = timeout(APPROVAL_WAIT, handler.hook(&request))
+            .await
+            .unwrap_or(HookAnswer::NoOpinion);
+        let may_allow = decision.approver == Some(Approver::PersonOrHook);
+        match hook {
+            HookAnswer::Deny(reason) => return Err(self.refused(call, "hook", reason, decision)),
+            HookAnswer::Allow if may_allow => {
+                self.grant(call, tool, "hook");
+                return Ok(());
+            }
+            HookAnswer::Allow | HookAnswer::NoOpinion => {}
+        }
+        match timeout(APPROVAL_WAIT, handler.person(&request))
+            .await
+            .unwrap_or(PersonAnswer::Nobody)
+        {
+            PersonAnswer::Allow => {
+                self.grant(call, tool, "person");
+                Ok(())
+            }
+            PersonAnswer::Deny(reason) => Err(self.refused(call, "person", reason, decision)),
+            PersonAnswer::Nobody => {
+                self.tell_approval(call, "unanswered", "nobody");
+                Err(call.needs_approval(decision))
+            }
+        }
+    }
+
+    fn grant(&self, call: &mut Call, tool: &CatalogTool, by: &'static str) {
+        self.tell_approval(call, "approved", by);
+        call.grant = Some(Grant {
+            definition: Arc::clone(&tool.definition),
+            by,
+        });
+    }
+
+    fn refused(&self, call: &Call, by: &'static str, reason: String, decision: Decision) -> CallError {
+        self.tell_approval(call, "refused", by);
+        CallError::Refused {
+            capability: call.capability.clone(),
+            by,
+            reason,
+            decision: Box::new(decision),
+        }
+    }
+
+    fn tell_approval(&self, call: &Call, answer: &'static str, by: &'static str) {
+        self.events.tell(Event::Approval {
+            call: call.number,
+            capability: call.capability.clone(),
+            answer,
+            by,
+        });
+    }
+
+    fn tell_result(&self, call: &Call, result: &Result<CallOutcome, CallError>, took: Duration) {
+        let (outcome, error, size_bytes, blobs) = match result {
+            Ok(done) => {
+                let outcome = if done.result.is_error { "tool-error" } else { "ok" };
+                (outcome, None, done.result.size_bytes, done.result.blobs.clone())
+            }
+            Err(error) => (error.code(), Some(error.to_string()), 0, Vec::new()),
+        };
+        self.events.tell(Event::ToolResult {
+            call: call.number,
+            capability: call.capability.clone(),
+            outcome,
+            error,
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            size_bytes,
+            blobs,
+        });
+    }
+}
+
+impl Call {
+    fn is_granted(&self, tool: &CatalogTool) -> bool {
+        self.grant
+            .as_ref()
+            .is_some_and(|grant| grant.definition == tool.definition)
+    }
+
+    fn denied(&self, decision: Decision) -> CallError {
+        CallError::Denied {
+            capability: self.capability.clone(),
+            decision: Box::new(decision),
+        }
+    }
+
+    fn needs_approval(&self, decision: Decision) -> CallError {
+        CallError::NeedsApproval {
+            capability: self.capability.clone(),
+            decision: Box::new(decision),
+        }
+    }
+}
+
+/// Calls are numbered through the process, so that the events of two hubs in one log stay apart.
+fn next_call() -> u64 {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    CALLS.fetch_add(1, Ordering::Relaxed) + 1
+}

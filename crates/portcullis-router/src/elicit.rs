@@ -1,0 +1,98 @@
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+use portcullis_config::{ServerSpec, TransportSpec};
+use portcullis_policy::{DecisionPoint, ElicitationQuestion};
+use portcullis_supervisor::{ElicitationReply, ElicitationRequest, ElicitationResponder};
+use portcullis_types::{AgentId, Answer, ServerId, Source, Tier};
+
+use crate::{
+    approval::ElicitationHandler,
+    event::{Event, EventBus},
+    router::RouterOptions,
+};
+
+/// Stands between a server's question and the host's handler: the policies decide first.
+pub(crate) struct PermittedElicitation {
+    policies: Arc<DecisionPoint>,
+    handler: Arc<dyn ElicitationHandler>,
+    agent: AgentId,
+    tier: Tier,
+    transports: BTreeMap<ServerId, &'static str>,
+    events: EventBus,
+}
+
+impl PermittedElicitation {
+    /// The responder for the supervisor; none where the host has no handler, and then each is declined at once.
+    pub(crate) fn responder(
+        options: &RouterOptions,
+        specs: &[ServerSpec],
+        events: EventBus,
+    ) -> Option<Arc<dyn ElicitationResponder>> {
+        let handler = Arc::clone(options.elicitation.as_ref()?);
+        let transport = |spec: &ServerSpec| match spec.transport {
+            TransportSpec::Stdio(_) => "stdio",
+            TransportSpec::Http(_) => "http",
+        };
+        Some(Arc::new(Self {
+            policies: Arc::clone(&options.policies),
+            handler,
+            agent: options.agent.clone(),
+            tier: options.tier,
+            transports: specs
+                .iter()
+                .map(|spec| (spec.id.clone(), transport(spec)))
+                .collect(),
+            events,
+        }))
+    }
+}
+
+impl ElicitationResponder for PermittedElicitation {
+    fn respond(&self, server: ServerId, request: ElicitationRequest) -> BoxFuture<'_, ElicitationReply> {
+        Box::pin(async move {
+            let (mode, host) = match &request {
+                ElicitationRequest::Form { .. } => ("form", String::new()),
+                ElicitationRequest::Url { url, .. } => ("url", host_of(url)),
+            };
+            let transport = self.transports.get(&server).copied().unwrap_or("stdio");
+            let decision = self.policies.decide_elicitation(&ElicitationQuestion {
+                agent: &self.agent,
+                profile: &AgentId::default(),
+                tier: self.tier,
+                source: Source::Mcp,
+                server: &server,
+                transport,
+                mode,
+                host: &host,
+            });
+            let (answer, reply) = if decision.answer == Answer::Allow {
+                match self.handler.elicit(server.clone(), request).await {
+                    ElicitationReply::Decline => ("declined", ElicitationReply::Decline),
+                    ElicitationReply::Cancel => ("cancelled", ElicitationReply::Cancel),
+                    accepted => ("accepted", accepted),
+                }
+            } else {
+                ("forbidden", ElicitationReply::Decline)
+            };
+            self.events.tell(Event::Elicitation { server, mode, answer });
+            reply
+        })
+    }
+}
+
+impl fmt::Debug for PermittedElicitation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PermittedElicitation")
+            .field("handler", &self.handler)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The host part of a URL, for the policies to read; empty where there is none.
+fn host_of(url: &str) -> String {
+    let authority = url.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
+    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    host.split(':').next().unwrap_or_default().to_ascii_lowercase()
+}

@@ -1,0 +1,191 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use portcullis_types::{AgentId, CapabilityId, Decision, Hash, ServerId, Tier};
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+use crate::{clock, shape::BlobInfo};
+
+/// How many events a slow listener may fall behind before it misses some, and is told so.
+const BACKLOG: usize = 4_096;
+
+/// One event, as it is told: one line of JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct EventRecord {
+    /// Counts from 1 in each hub, without gaps.
+    pub seq: u64,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// What.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What happens in a hub. Closed: the names are stable. Arguments and results never stand in it, hashes and
+/// references do.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename_all_fields = "snake_case")]
+pub enum Event {
+    /// A server's state changed.
+    #[serde(rename = "server.state")]
+    ServerState {
+        /// Which server.
+        server: ServerId,
+        /// The state before.
+        from: &'static str,
+        /// The state now.
+        to: &'static str,
+        /// Why.
+        reason: String,
+        /// Its process, where it is a child that is up.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pid: Option<u32>,
+    },
+    /// The catalog has a new snapshot.
+    #[serde(rename = "catalog.changed")]
+    CatalogChanged {
+        /// How many tools it offers.
+        tools: usize,
+        /// What was dropped while listing, and why.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        reports: Vec<String>,
+    },
+    /// The decision point answered.
+    #[serde(rename = "permission")]
+    Permission {
+        /// Which call; all events of one call share it.
+        call: u64,
+        /// What is to be called.
+        capability: CapabilityId,
+        /// Who calls.
+        agent: AgentId,
+        /// In which tier.
+        tier: Tier,
+        /// blake3 over the arguments' text.
+        arguments_hash: Hash,
+        /// The answer and its reasons.
+        decision: Decision,
+        /// Which policies were in force.
+        policy_digest: Hash,
+    },
+    /// Somebody was asked.
+    #[serde(rename = "approval")]
+    Approval {
+        /// Which call.
+        call: u64,
+        /// What is to be called.
+        capability: CapabilityId,
+        /// `approved`, `refused` or `unanswered`.
+        answer: &'static str,
+        /// `hook`, `person` or `nobody`.
+        by: &'static str,
+    },
+    /// A call goes to its server.
+    #[serde(rename = "tool.call")]
+    ToolCall {
+        /// Which call.
+        call: u64,
+        /// What is called.
+        capability: CapabilityId,
+        /// blake3 over the arguments' text.
+        arguments_hash: Hash,
+    },
+    /// A call ended.
+    #[serde(rename = "tool.result")]
+    ToolResult {
+        /// Which call.
+        call: u64,
+        /// What was called.
+        capability: CapabilityId,
+        /// `ok`, `tool-error`, or the code of the error.
+        outcome: &'static str,
+        /// What went wrong, for people.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// From the call's arrival to its end.
+        duration_ms: u64,
+        /// The size of the result after binary content was replaced.
+        size_bytes: usize,
+        /// What went to the store.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        blobs: Vec<BlobInfo>,
+    },
+    /// A server asked the user something.
+    #[serde(rename = "elicitation")]
+    Elicitation {
+        /// Which server.
+        server: ServerId,
+        /// `form` or `url`.
+        mode: &'static str,
+        /// `accepted`, `declined`, `cancelled`, or `forbidden` where the policies say no.
+        answer: &'static str,
+    },
+}
+
+/// Where events go. Cheap to clone; telling never waits.
+#[derive(Debug, Clone)]
+pub struct EventBus {
+    seq: Arc<AtomicU64>,
+    listeners: broadcast::Sender<Arc<EventRecord>>,
+}
+
+impl Default for EventBus {
+    fn default() -> Self {
+        Self {
+            seq: Arc::default(),
+            listeners: broadcast::channel(BACKLOG).0,
+        }
+    }
+}
+
+impl EventBus {
+    /// A listener for all events from now on.
+    #[must_use]
+    pub fn listen(&self) -> EventStream {
+        EventStream(self.listeners.subscribe())
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
+        // Nobody listening is no failure.
+        let _ = self.listeners.send(Arc::new(EventRecord {
+            seq,
+            at_ms: clock::unix_ms(),
+            event,
+        }));
+    }
+}
+
+/// The events of a hub, in order.
+#[derive(Debug)]
+pub struct EventStream(broadcast::Receiver<Arc<EventRecord>>);
+
+impl EventStream {
+    /// The next event, or `None` once the hub is gone. A listener that fell too far behind goes on with the
+    /// oldest event that is still there: the gap shows in `seq`.
+    pub async fn next(&mut self) -> Option<Arc<EventRecord>> {
+        loop {
+            match self.0.recv().await {
+                Ok(record) => return Some(record),
+                Err(broadcast::error::RecvError::Lagged(missed)) => {
+                    tracing::warn!(missed, "a listener fell behind and missed events");
+                }
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// The next event that has already happened, without waiting.
+    pub fn try_next(&mut self) -> Option<Arc<EventRecord>> {
+        loop {
+            match self.0.try_recv() {
+                Ok(record) => return Some(record),
+                Err(broadcast::error::TryRecvError::Lagged(_)) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}

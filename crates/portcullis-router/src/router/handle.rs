@@ -1,0 +1,192 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use portcullis_blobs::BlobStore;
+use portcullis_config::{ServerSpec, Sources};
+use portcullis_policy::DecisionPoint;
+use portcullis_supervisor::{Supervisor, SupervisorOptions};
+use portcullis_types::{AgentId, Decision, Tier};
+use ractor::{Actor, ActorRef};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
+
+use super::{
+    actor::{RouterActor, RouterArguments},
+    message::RouterMessage,
+};
+use crate::{
+    admission::Admission,
+    approval::{ApprovalHandler, ElicitationHandler},
+    call::{CallOutcome, CallRequest},
+    catalog::{Catalog, CatalogTool},
+    dispatch::Dispatch,
+    elicit::PermittedElicitation,
+    error::{CallError, RouterError},
+    event::{EventBus, EventStream},
+    shape::ShapeOptions,
+};
+
+/// What a router is started with.
+pub struct RouterOptions {
+    /// What decides on calls.
+    pub policies: Arc<DecisionPoint>,
+    /// Where binary and oversize content goes.
+    pub store: Arc<dyn BlobStore>,
+    /// How results are shaped.
+    pub shape: ShapeOptions,
+    /// Who answers what must be asked; with none, such calls end in [`CallError::NeedsApproval`].
+    pub approval: Option<Arc<dyn ApprovalHandler>>,
+    /// Who answers servers' questions; with none, each is declined at once.
+    pub elicitation: Option<Arc<dyn ElicitationHandler>>,
+    /// Who calls, where the call does not say.
+    pub agent: AgentId,
+    /// The tier, where the call does not say.
+    pub tier: Tier,
+    /// What references in specs are resolved against.
+    pub sources: Arc<dyn Sources + Send + Sync>,
+    /// Restart, back-off, parking, idling.
+    pub lifecycle: Option<portcullis_supervisor::LifecycleOptions>,
+}
+
+/// Ties supervisor, policies and store together: the enforcement point. Calls go through it without passing a
+/// mailbox; its actor only keeps the catalog.
+#[derive(Debug)]
+pub struct Router {
+    supervisor: Supervisor,
+    actor: ActorRef<RouterMessage>,
+    dispatch: Dispatch,
+    catalog: watch::Receiver<Arc<Catalog>>,
+    events: EventBus,
+    settle_within: Duration,
+}
+
+impl Router {
+    /// Starts the servers and the router above them. Returns at once: servers come up side by side.
+    ///
+    /// # Errors
+    /// [`RouterError`] where two specs have one id or an actor cannot be started.
+    pub async fn start(specs: Vec<ServerSpec>, options: RouterOptions) -> Result<Self, RouterError> {
+        let settle_within = settle_within(&specs);
+        let events = EventBus::default();
+        let (catalog_writer, catalog) = watch::channel(Arc::new(Catalog::new(specs.iter())));
+        let by_id: BTreeMap<_, _> = specs.iter().map(|spec| (spec.id.clone(), spec.clone())).collect();
+        let arguments = RouterArguments {
+            specs: by_id,
+            catalog: catalog_writer,
+            events: events.clone(),
+        };
+        let (actor, _) = Actor::spawn(None, RouterActor, arguments)
+            .await
+            .map_err(|error| RouterError::Start(error.to_string()))?;
+
+        let mut supervisor_options = SupervisorOptions::new(Arc::clone(&options.sources));
+        supervisor_options.lifecycle = options.lifecycle.clone().unwrap_or_default();
+        supervisor_options.elicitation = PermittedElicitation::responder(&options, &specs, events.clone());
+        let (tell, mut heard) = mpsc::unbounded_channel();
+        let supervisor = Supervisor::start(specs, supervisor_options, tell).await?;
+        let forward = actor.clone();
+        tokio::spawn(async move {
+            while let Some(event) = heard.recv().await {
+                let _ = forward.send_message(RouterMessage::Supervisor(event));
+            }
+        });
+        let dispatch = Dispatch {
+            upstreams: supervisor.upstreams().clone(),
+            catalog: catalog.clone(),
+            admission: Admission::new(supervisor.upstreams().keys()),
+            events: events.clone(),
+            options,
+        };
+        Ok(Self {
+            supervisor,
+            actor,
+            dispatch,
+            catalog,
+            events,
+            settle_within,
+        })
+    }
+
+    /// The current snapshot.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.borrow())
+    }
+
+    /// Waits until each server is ready or has failed once, by its own deadlines; gives the catalog of then.
+    pub async fn settled(&self) -> Arc<Catalog> {
+        self.settled_within(self.settle_within).await
+    }
+
+    /// As [`settled`](Self::settled), but no longer than `budget`.
+    pub async fn settled_within(&self, budget: Duration) -> Arc<Catalog> {
+        let mut catalog = self.catalog.clone();
+        let _ = timeout(budget, catalog.wait_for(|catalog| catalog.is_settled())).await;
+        self.catalog()
+    }
+
+    /// A receiver that changes with each new snapshot.
+    #[must_use]
+    pub fn catalog_changes(&self) -> watch::Receiver<Arc<Catalog>> {
+        self.catalog.clone()
+    }
+
+    /// All events from now on.
+    #[must_use]
+    pub fn events(&self) -> EventStream {
+        self.events.listen()
+    }
+
+    /// Who calls, where a call does not say, and in which tier.
+    #[must_use]
+    pub fn caller(&self) -> (&AgentId, Tier) {
+        (&self.dispatch.options.agent, self.dispatch.options.tier)
+    }
+
+    /// What decides on calls.
+    #[must_use]
+    pub fn policies(&self) -> &Arc<DecisionPoint> {
+        &self.dispatch.options.policies
+    }
+
+    /// The store that results' binary content goes to.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn BlobStore> {
+        &self.dispatch.options.store
+    }
+
+    /// One call: lookup, decision, approval where it is asked, the server, the result's shaping, each with its
+    /// events.
+    ///
+    /// # Errors
+    /// [`CallError`], which says who refused or whether the server may have acted.
+    pub async fn call(&self, request: CallRequest) -> Result<CallOutcome, CallError> {
+        self.dispatch.call(request).await
+    }
+
+    /// What the policies say of a tool for the default agent and tier, with no arguments.
+    #[must_use]
+    pub fn outlook(&self, tool: &CatalogTool) -> Decision {
+        self.dispatch.outlook(tool)
+    }
+
+    /// Stops all servers and waits until their processes are gone.
+    ///
+    /// # Errors
+    /// [`RouterError::Supervisor`] where some were still there when the stop sequence's time was over.
+    pub async fn shutdown(&self) -> Result<(), RouterError> {
+        let stopped = self.supervisor.shutdown().await;
+        self.actor.stop(None);
+        Ok(stopped?)
+    }
+}
+
+/// The longest that any server may take to come up or fail, and a little for the actors.
+fn settle_within(specs: &[ServerSpec]) -> Duration {
+    let longest = specs
+        .iter()
+        .map(|spec| spec.timeouts.connect + spec.timeouts.list)
+        .max();
+    longest.unwrap_or_default() + Duration::from_secs(1)
+}

@@ -1,0 +1,384 @@
+//! What of a tool's result reaches the host: everything, but nothing large and nothing binary.
+//!
+//! A result comes here as the server sent it (MCP revision 2026-07-28, `CallToolResult`) and leaves as JSON of
+//! the same form. Images, audio, embedded blobs, their base64 twins elsewhere and data URLs become references
+//! to the blob store; a reply that is still too large is stored whole. Everything else keeps its order and its
+//! very text: only what is changed is parsed.
+//!
+//! What is decided here where the specification or the server leaves it open:
+//!
+//! - The server's `_meta` is stripped where the protocol has it: on the result, on blocks of known type and on
+//!   an embedded resource. In blocks of unknown type and in `structuredContent` a key `_meta` is content.
+//! - Where the protocol says base64, the bytes are what is meant: line breaks, missing padding and the URL-safe
+//!   alphabet are accepted and flagged. Where base64 is only a guess, it must be canonical, so that what was
+//!   replaced can be restored to the letter.
+//! - What claims to be base64 and is not stays as it came, and is flagged.
+//! - Without `content`, or with `null`, the list is empty. A single block becomes a list of one; any other value
+//!   becomes a text block that holds it. A result that is no object is read
+//!   as such a value too, or as the list where it is a list of blocks. All of these are flagged.
+//! - Of a field that occurs twice the last one stands, as most JSON readers have it; that is flagged too.
+
+use std::fmt::Write;
+
+use portcullis_blobs::{BlobError, BlobRef, BlobStore, Bytes};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+mod json;
+
+mod base64;
+
+mod media;
+
+mod find;
+
+mod block;
+
+mod flags;
+
+#[cfg(test)]
+mod tests;
+
+pub use flags::ShapeFlags;
+
+/// How results are shaped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShapeOptions {
+    /// The largest reply that is handed on, in bytes of its JSON after binary content was replaced; 64 KiB. What
+    /// stands in for a larger one takes some 600 bytes, whatever this says.
+    pub max_reply_bytes: usize,
+    /// What becomes of a larger one.
+    pub oversize: Oversize,
+    /// From which size, in bytes of its text, a data URL in text, or base64 in structured content, goes to the
+    /// store; 4 KiB.
+    pub data_url_min_bytes: usize,
+}
+
+impl Default for ShapeOptions {
+    fn default() -> Self {
+        Self {
+            max_reply_bytes: 64 << 10,
+            oversize: Oversize::Spill,
+            data_url_min_bytes: 4 << 10,
+        }
+    }
+}
+
+/// What becomes of a reply above the limit. It is never cut.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Oversize {
+    /// It is stored whole, and a note with its reference takes its place.
+    #[default]
+    Spill,
+    /// The call fails and says so.
+    Reject,
+}
+
+/// A result as the host gets it.
+#[derive(Debug)]
+pub struct ShapedResult {
+    /// A JSON object: `content` (always a list), `structuredContent` and `isError` where the server gave them,
+    /// and whatever other fields it gave but `_meta`.
+    pub result: Box<RawValue>,
+    /// Whether the server says that the tool failed.
+    pub is_error: bool,
+    /// What was stored, each blob once, in the order of its first place. Only these references come from us:
+    /// one that is in the text and not in this list was written by the server.
+    pub blobs: Vec<BlobInfo>,
+    /// The size of the whole reply in bytes, after binary content was replaced and before it was spilled.
+    pub size_bytes: usize,
+    /// Whether the reply was above the limit and [`result`](Self::result) only tells where it is: it is the last
+    /// of [`blobs`](Self::blobs), as `application/json`, `structuredContent` and all.
+    pub spilled: bool,
+    /// What a reader should know before trusting the text.
+    pub flags: ShapeFlags,
+}
+
+/// A blob that a result refers to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlobInfo {
+    /// Its name in the store.
+    pub blob: BlobRef,
+    /// What it is: told from its first bytes where those say so, else as the server declared it.
+    pub media_type: String,
+    /// What the server declared, where that differs; at most 255 characters of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub declared_media_type: Option<String>,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+}
+
+/// Why a result could not be shaped. The call itself was carried out.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ShapeError {
+    /// The text is no JSON at all.
+    #[error("the server's result is not valid JSON")]
+    NotJson(#[source] serde_json::Error),
+    /// The reply is above the limit, and replies above it are refused.
+    #[error(
+        "the reply has {size_bytes} bytes, above the limit of {limit_bytes}: ask the tool for less, raise the \
+         limit, or set `oversize: spill` to have such replies stored whole"
+    )]
+    TooLarge {
+        /// The size of the reply, in bytes, after binary content was replaced.
+        size_bytes: usize,
+        /// [`ShapeOptions::max_reply_bytes`].
+        limit_bytes: usize,
+    },
+    /// A part of the result could not be stored.
+    #[error("the tool was called, but its result could not be stored")]
+    Store(#[source] BlobError),
+}
+
+/// Shapes `raw_result`, the JSON text of a `tools/call` result.
+///
+/// # Errors
+///
+/// [`ShapeError::NotJson`]; [`ShapeError::TooLarge`] only with [`Oversize::Reject`]; [`ShapeError::Store`] when
+/// the store fails.
+pub async fn shape(
+    raw_result: &str,
+    store: &dyn BlobStore,
+    options: &ShapeOptions,
+) -> Result<ShapedResult, ShapeError> {
+    let raw: &RawValue = serde_json::from_str(raw_result).map_err(ShapeError::NotJson)?;
+    let mut shaper = Shaper::new(store, *options);
+    let reply = shaper.reply(raw).await?;
+    shaper.flags.look_at(&reply.json, &shaper.blobs);
+    shaper.finish(reply).await
+}
+
+/// The shaping of one result.
+struct Shaper<'a> {
+    store: &'a dyn BlobStore,
+    options: ShapeOptions,
+    blobs: Vec<BlobInfo>,
+    twins: find::Twins<'a>,
+    flags: ShapeFlags,
+    /// How many parts were given to the store.
+    puts: usize,
+}
+
+/// How many parts of one result go to the store. Those beyond stay where they are, and with them the reply is
+/// most likely spilled: a result of a million tiny pictures must not become a million files.
+const MAX_PUTS: usize = 1_024;
+
+/// A reply with its binary content replaced.
+struct Reply<'a> {
+    json: String,
+    is_error: bool,
+    /// Of revision 2026-07-28: short, and needed to understand the result, spilled or not.
+    result_type: Option<&'a RawValue>,
+}
+
+impl<'a> Shaper<'a> {
+    fn new(store: &'a dyn BlobStore, options: ShapeOptions) -> Self {
+        Self {
+            store,
+            options,
+            blobs: Vec::new(),
+            twins: find::Twins::new(),
+            flags: ShapeFlags::default(),
+            puts: 0,
+        }
+    }
+
+    /// Replaces what is binary in the whole result.
+    async fn reply(&mut self, raw: &'a RawValue) -> Result<Reply<'a>, ShapeError> {
+        let Some(members) = json::members(raw) else {
+            self.flags.repaired = true;
+            let blocks = json::elements(raw).is_some_and(|list| list.iter().all(|raw| block::is_block(raw)));
+            let content = if blocks || raw.get() == "null" {
+                self.content(Some(raw)).await?
+            } else {
+                self.as_text(raw).await?
+            };
+            return Ok(Reply {
+                json: format!("{{\"content\":{content}}}"),
+                is_error: false,
+                result_type: None,
+            });
+        };
+        let (content_raw, structured_raw) = (members.last("content"), members.last("structuredContent"));
+        let is_error_raw = members.last("isError");
+        // Content comes first, wherever it stands: what it stores is known when its twins are met.
+        let content = self.content(content_raw).await?;
+        let structured = match structured_raw {
+            Some(structured) => Some(self.rewrite(structured.get(), find::Place::Structured).await?),
+            None => None,
+        };
+        let is_error = is_error_raw.map(|raw| self.is_error(raw));
+
+        let mut object = json::ObjectWriter::new();
+        if content_raw.is_none() {
+            object.member("content", &content);
+        }
+        for member in members.iter() {
+            let (last, shaped) = match member.name() {
+                Some("_meta") => continue,
+                Some("content") => (content_raw, Some(content.as_str())),
+                Some("structuredContent") => (structured_raw, structured.as_deref()),
+                Some("isError") => (
+                    is_error_raw,
+                    is_error.map(|is_error| if is_error { "true" } else { "false" }),
+                ),
+                _ => (Some(member.value), None),
+            };
+            if last.is_some_and(|last| std::ptr::eq(last, member.value)) {
+                object.raw_member(member.raw_name, shaped.unwrap_or(member.value.get()));
+            } else {
+                self.flags.duplicate_keys = true;
+            }
+        }
+        let is_error = is_error.unwrap_or(false);
+        Ok(Reply {
+            json: object.finish(),
+            is_error,
+            result_type: members.last("resultType"),
+        })
+    }
+
+    /// `isError` as a boolean. What is neither `true`, `false` nor `null` is taken for a failure.
+    fn is_error(&mut self, raw: &RawValue) -> bool {
+        match raw.get() {
+            "true" => true,
+            "false" => false,
+            other => {
+                self.flags.repaired = true;
+                other != "null"
+            }
+        }
+    }
+
+    /// Hands the reply on, or puts it into the store where it is too large.
+    async fn finish(mut self, reply: Reply<'_>) -> Result<ShapedResult, ShapeError> {
+        let (size_bytes, limit_bytes) = (reply.json.len(), self.options.max_reply_bytes);
+        let spilled = size_bytes > limit_bytes;
+        let is_error = reply.is_error;
+        let json = match self.options.oversize {
+            _ if !spilled => reply.json,
+            Oversize::Reject => {
+                return Err(ShapeError::TooLarge {
+                    size_bytes,
+                    limit_bytes,
+                });
+            }
+            Oversize::Spill => self.spill(reply).await?,
+        };
+        Ok(ShapedResult {
+            is_error,
+            result: RawValue::from_string(json).map_err(ShapeError::NotJson)?,
+            blobs: self.blobs,
+            size_bytes,
+            spilled,
+            flags: self.flags,
+        })
+    }
+
+    /// Stores the whole reply and says where it is.
+    async fn spill(&mut self, reply: Reply<'_>) -> Result<String, ShapeError> {
+        let Reply {
+            json,
+            is_error,
+            result_type,
+        } = reply;
+        let (size, limit) = (json.len(), self.options.max_reply_bytes);
+        let info = BlobInfo {
+            blob: self.put(json.into_bytes().into()).await?,
+            media_type: "application/json".to_owned(),
+            declared_media_type: None,
+            size_bytes: size as u64,
+        };
+        let note = format!(
+            "The reply of this tool has {size} bytes, above the limit of {limit}, so it was stored whole as \
+             {} (application/json); nothing was cut. Read that blob for the full reply, or call the tool again \
+             for less.",
+            info.blob
+        );
+        let mut text = json::ObjectWriter::new();
+        text.text_member("type", "text");
+        text.text_member("text", &note);
+        let link = block::link(&info, "reply.json");
+        let mut object = json::ObjectWriter::new();
+        object.member("content", &format!("[{},{}]", text.finish(), link.finish()));
+        if is_error {
+            object.member("isError", "true");
+        }
+        if let Some(result_type) = result_type {
+            object.member("resultType", result_type.get());
+        }
+        // Last, also where an equal blob came before: that is where the reply is looked for.
+        self.blobs.retain(|known| known.blob != info.blob);
+        self.blobs.push(info);
+        Ok(object.finish())
+    }
+
+    /// Replaces what belongs into the store in the strings of a piece of JSON; the rest stays to the letter.
+    async fn rewrite(&mut self, raw: &str, place: find::Place) -> Result<String, ShapeError> {
+        let mut out = String::new();
+        let mut done = 0;
+        for token in json::strings(raw).filter(|token| !token.is_name) {
+            let found = find::in_string(token.raw, place, &self.twins, self.options.data_url_min_bytes);
+            let Some((text, finds)) = found else { continue };
+            let mut replaced = String::new();
+            let mut at = 0;
+            for find in finds {
+                let blob = match find.content {
+                    find::Content::Known(blob) => blob,
+                    find::Content::New { .. } if !self.has_room() => continue,
+                    find::Content::New { bytes, declared } => {
+                        self.store(bytes, declared.as_deref()).await?.blob
+                    }
+                };
+                replaced.push_str(text.get(at..find.range.start).unwrap_or_default());
+                // Writing to a string does not fail.
+                let _ = write!(replaced, "{blob}");
+                at = find.range.end;
+            }
+            replaced.push_str(text.get(at..).unwrap_or_default());
+            out.push_str(raw.get(done..token.start).unwrap_or_default());
+            out.push_str(&json::text(&replaced));
+            done = token.start + token.raw.len();
+        }
+        out.push_str(raw.get(done..).unwrap_or_default());
+        Ok(out)
+    }
+
+    /// Whether one more part may go to the store; where not, that is flagged.
+    fn has_room(&mut self) -> bool {
+        let has_room = self.puts < MAX_PUTS;
+        self.flags.left_inline += usize::from(!has_room);
+        has_room
+    }
+
+    /// Stores `bytes` and remembers them for the list of blobs.
+    async fn store(&mut self, bytes: Vec<u8>, declared: Option<&str>) -> Result<BlobInfo, ShapeError> {
+        self.puts += 1;
+        let bytes = Bytes::from(bytes);
+        let media = media::decide(&bytes, declared);
+        let size_bytes = bytes.len() as u64;
+        let blob = self.put(bytes).await?;
+        let info = BlobInfo {
+            blob,
+            media_type: media.media_type,
+            declared_media_type: media.declared_media_type,
+            size_bytes,
+        };
+        if !self.blobs.iter().any(|known| known.blob == blob) {
+            self.blobs.push(info.clone());
+        }
+        Ok(info)
+    }
+
+    async fn put(&self, bytes: Bytes) -> Result<BlobRef, ShapeError> {
+        self.store
+            .put(bytes)
+            .await
+            .map(|stored| stored.blob)
+            .map_err(ShapeError::Store)
+    }
+}

@@ -1,0 +1,238 @@
+//! Content blocks (MCP revision 2026-07-28, `ContentBlock`): binary ones become links, unknown ones stay.
+
+use std::borrow::Cow;
+
+use portcullis_blobs::sniff;
+use serde_json::value::RawValue;
+
+use super::{
+    BlobInfo, ShapeError, Shaper, base64, find,
+    json::{self, Members, ObjectWriter},
+};
+
+/// How many digits of its hash name a blob that has no name.
+const NAME_DIGITS: usize = 12;
+
+/// What a first look at a block gave.
+enum Looked<'a> {
+    /// It was binary, and this link takes its place.
+    Link(String),
+    /// It is of a known type and holds text: to be looked through once all binary blocks are known.
+    Text(Members<'a>),
+    /// It stays word for word.
+    Asis(&'a RawValue),
+}
+
+/// A binary block on its way to the store.
+struct Binary<'a> {
+    /// `image`, `audio` or `resource`.
+    kind: &'a str,
+    bytes: Vec<u8>,
+    name: Option<Cow<'a, str>>,
+    declared: Option<Cow<'a, str>>,
+}
+
+/// The beginning of a `resource_link` block to a blob.
+pub(super) fn link(info: &BlobInfo, name: &str) -> ObjectWriter {
+    let mut link = ObjectWriter::new();
+    link.text_member("type", "resource_link");
+    link.text_member("uri", &info.blob.to_string());
+    link.text_member("name", name);
+    link.text_member("mimeType", &info.media_type);
+    link.member("size", &info.size_bytes.to_string());
+    link
+}
+
+impl<'a> Shaper<'a> {
+    /// The list that stands for `content`, as JSON.
+    pub(super) async fn content(&mut self, content: Option<&'a RawValue>) -> Result<String, ShapeError> {
+        let Some(raw) = content.filter(|raw| raw.get() != "null") else {
+            self.flags.repaired = true;
+            return Ok("[]".to_owned());
+        };
+        let blocks = match json::elements(raw) {
+            Some(blocks) => blocks,
+            None => {
+                self.flags.repaired = true;
+                if !is_block(raw) {
+                    return self.as_text(raw).await;
+                }
+                vec![raw]
+            }
+        };
+        // All binary blocks first: their twins may stand in text before them.
+        let mut looked = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            looked.push(self.look(block).await?);
+        }
+        let mut list = "[".to_owned();
+        for block in looked {
+            if list.len() > 1 {
+                list.push(',');
+            }
+            match block {
+                Looked::Link(link) => list.push_str(&self.rewrite(&link, find::Place::Block).await?),
+                Looked::Text(members) => list.push_str(&self.text_block(&members).await?),
+                Looked::Asis(raw) => list.push_str(raw.get()),
+            }
+        }
+        list.push(']');
+        Ok(list)
+    }
+
+    /// One text block that holds the text, or the JSON, of what is no content block.
+    pub(super) async fn as_text(&mut self, raw: &RawValue) -> Result<String, ShapeError> {
+        let mut block = ObjectWriter::new();
+        block.text_member("type", "text");
+        block.text_member(
+            "text",
+            &json::unquote(raw.get()).unwrap_or_else(|| raw.get().into()),
+        );
+        let block = self.rewrite(&block.finish(), find::Place::Block).await?;
+        Ok(format!("[{block}]"))
+    }
+
+    async fn look(&mut self, raw: &'a RawValue) -> Result<Looked<'a>, ShapeError> {
+        let Some(members) = json::members(raw) else {
+            return Ok(Looked::Asis(raw));
+        };
+        let kind = members.last_text("type");
+        let resource = members
+            .last("resource")
+            .and_then(json::members)
+            .filter(|inner| inner.last("blob").is_some());
+        let link = match kind.as_deref() {
+            Some("image" | "audio") if !self.has_room() => return Ok(Looked::Asis(raw)),
+            Some("resource") if resource.is_some() && !self.has_room() => return Ok(Looked::Asis(raw)),
+            Some(kind @ ("image" | "audio")) => self.media_block(kind, &members).await?,
+            Some("resource") => match resource {
+                Some(resource) => self.blob_resource(&members, &resource).await?,
+                None => return Ok(Looked::Text(members)),
+            },
+            Some("text" | "resource_link") => return Ok(Looked::Text(members)),
+            _ => return Ok(Looked::Asis(raw)),
+        };
+        match link {
+            Some(link) => Ok(Looked::Link(link)),
+            None => {
+                self.flags.undecoded += 1;
+                Ok(Looked::Asis(raw))
+            }
+        }
+    }
+
+    /// An `ImageContent` or `AudioContent` block.
+    async fn media_block(&mut self, kind: &str, members: &Members<'a>) -> Result<Option<String>, ShapeError> {
+        let Some((data, bytes)) = self.decode(members, "data") else {
+            return Ok(None);
+        };
+        let name = members.last_text("name").or_else(|| members.last_text("uri"));
+        let binary = Binary {
+            kind,
+            bytes,
+            name,
+            declared: members.last_text("mimeType"),
+        };
+        let mut link = self.store_block(binary, data).await?;
+        rest(&mut link, members, &["data"]);
+        Ok(Some(link.finish()))
+    }
+
+    /// An `EmbeddedResource` block whose resource is `BlobResourceContents`.
+    async fn blob_resource(
+        &mut self,
+        members: &Members<'a>,
+        resource: &Members<'a>,
+    ) -> Result<Option<String>, ShapeError> {
+        let Some((data, bytes)) = self.decode(resource, "blob") else {
+            return Ok(None);
+        };
+        let (name, declared) = (resource.last_text("uri"), resource.last_text("mimeType"));
+        let mut link = self
+            .store_block(
+                Binary {
+                    kind: "resource",
+                    bytes,
+                    name,
+                    declared,
+                },
+                data,
+            )
+            .await?;
+        rest(&mut link, members, &["resource"]);
+        let taken: Vec<&str> = members
+            .iter()
+            .filter_map(json::Member::name)
+            .chain(["blob"])
+            .collect();
+        rest(&mut link, resource, &taken);
+        Ok(Some(link.finish()))
+    }
+
+    fn decode(&mut self, members: &Members<'a>, name: &str) -> Option<(Cow<'a, str>, Vec<u8>)> {
+        let data = members.last_text(name)?;
+        let (bytes, canonical) = base64::lenient(&data)?;
+        self.flags.lenient_base64 += usize::from(!canonical);
+        Some((data, bytes))
+    }
+
+    /// Stores a block's bytes, remembers its text for twins and begins the link to it.
+    async fn store_block(
+        &mut self,
+        binary: Binary<'_>,
+        data: Cow<'a, str>,
+    ) -> Result<ObjectWriter, ShapeError> {
+        let Binary {
+            kind,
+            bytes,
+            name,
+            declared,
+        } = binary;
+        let extension = sniff(&bytes).map(|kind| kind.extension);
+        let info = self.store(bytes, declared.as_deref()).await?;
+        self.twins.insert(data, info.blob);
+        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| {
+            let digits: String = info.blob.0.to_string().chars().take(NAME_DIGITS).collect();
+            let dot = if extension.is_some() { "." } else { "" };
+            format!("{kind}-{digits}{dot}{}", extension.unwrap_or_default()).into()
+        });
+        Ok(link(&info, &name))
+    }
+
+    /// A block that stays what it is, without `_meta` and with references for data URLs in it.
+    async fn text_block(&mut self, members: &Members<'_>) -> Result<String, ShapeError> {
+        let mut block = ObjectWriter::new();
+        for member in members.iter() {
+            match (member.name(), json::members(member.value)) {
+                (Some("_meta"), _) => {}
+                (Some("resource"), Some(resource)) => {
+                    let mut inner = ObjectWriter::new();
+                    for member in resource.iter().filter(|member| member.name() != Some("_meta")) {
+                        inner.raw_member(member.raw_name, member.value.get());
+                    }
+                    block.raw_member(member.raw_name, &inner.finish());
+                }
+                _ => block.raw_member(member.raw_name, member.value.get()),
+            }
+        }
+        self.rewrite(&block.finish(), find::Place::Block).await
+    }
+}
+
+/// Carries over what else a block holds, but what the link says already.
+fn rest(link: &mut ObjectWriter, members: &Members<'_>, taken: &[&str]) {
+    let in_link = ["type", "uri", "name", "mimeType", "size", "_meta"];
+    for member in members.iter() {
+        if member
+            .name()
+            .is_none_or(|name| !in_link.contains(&name) && !taken.contains(&name))
+        {
+            link.raw_member(member.raw_name, member.value.get());
+        }
+    }
+}
+
+/// Whether `raw` has the form of a content block.
+pub(super) fn is_block(raw: &RawValue) -> bool {
+    json::members(raw).is_some_and(|members| members.last_text("type").is_some())
+}

@@ -1,0 +1,283 @@
+//! Finding binary content inside strings: twins of what is stored already, data URLs, and whole base64 strings.
+
+use std::{borrow::Cow, collections::HashMap, ops::Range};
+
+use portcullis_blobs::{BlobRef, sniff};
+
+use super::{base64, json};
+
+/// The shortest base64 text that is taken for the twin of another: below it, equal may be chance.
+const MIN_TWIN_BYTES: usize = 8;
+/// How far before its comma a data URL may begin.
+const MAX_HEADER_BYTES: usize = 256;
+const SCHEME: &str = "data:";
+const MARK: &str = ";base64";
+
+/// The base64 texts of content blocks, and where their bytes are now.
+pub(super) type Twins<'a> = HashMap<Cow<'a, str>, BlobRef>;
+
+/// Where a string stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In `structuredContent`, where a whole string may be binary content.
+    Structured,
+    /// In a content block, where text is text.
+    Block,
+}
+
+/// A part of a string that belongs into the store.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Find {
+    /// Where in the text, in bytes.
+    pub(super) range: Range<usize>,
+    pub(super) content: Content,
+}
+
+/// What such a part holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// What is in the store already.
+    Known(BlobRef),
+    /// Bytes to be stored, with the media type that was given with them.
+    New {
+        bytes: Vec<u8>,
+        declared: Option<String>,
+    },
+}
+
+/// What of the JSON string `raw` belongs into the store, with the text that the ranges are of. `None` where
+/// nothing does.
+pub(super) fn in_string<'a>(
+    raw: &'a str,
+    place: Place,
+    twins: &Twins<'_>,
+    min_bytes: usize,
+) -> Option<(Cow<'a, str>, Vec<Find>)> {
+    if raw.len() < MIN_TWIN_BYTES || (twins.is_empty() && raw.len() < min_bytes) {
+        return None;
+    }
+    let text = json::unquote(raw)?;
+    let finds = match place {
+        Place::Structured => match whole(&text, twins, min_bytes) {
+            Some(content) => vec![Find {
+                range: 0..text.len(),
+                content,
+            }],
+            None => parts(&text, twins, min_bytes),
+        },
+        Place::Block => parts(&text, twins, min_bytes),
+    };
+    (!finds.is_empty()).then_some((text, finds))
+}
+
+/// Whether `text` as a whole is binary content.
+fn whole(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Option<Content> {
+    if let Some(blob) = twin(text, twins) {
+        return Some(Content::Known(blob));
+    }
+    if text.len() < min_bytes {
+        return None;
+    }
+    // A name of a hundred words may be valid base64 too: what it decodes to must be of a known binary kind.
+    let bytes = base64::canonical(text)?;
+    sniff(&bytes).filter(|kind| !kind.is_text)?;
+    Some(Content::New {
+        bytes,
+        declared: None,
+    })
+}
+
+/// Data URLs and long twins inside of `text`, in order.
+fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
+    let mut finds: Vec<Find> = Vec::new();
+    for run in runs(text) {
+        let Some(payload) = text.get(run.clone()) else {
+            continue;
+        };
+        let free_from = finds.last().map_or(0, |last| last.range.end);
+        let find = match header(text, free_from, run.start) {
+            Some((start, declared)) => {
+                let content = match twin(payload, twins) {
+                    Some(blob) => Some(Content::Known(blob)),
+                    None if run.end - start < min_bytes => None,
+                    None => base64::canonical(payload).map(|bytes| Content::New { bytes, declared }),
+                };
+                content.map(|content| Find {
+                    range: start..run.end,
+                    content,
+                })
+            }
+            None if payload.len() < min_bytes => None,
+            None => twin(payload, twins).map(|blob| Find {
+                range: run,
+                content: Content::Known(blob),
+            }),
+        };
+        finds.extend(find);
+    }
+    finds
+}
+
+fn twin(text: &str, twins: &Twins<'_>) -> Option<BlobRef> {
+    if text.len() < MIN_TWIN_BYTES {
+        None
+    } else {
+        twins.get(text).copied()
+    }
+}
+
+/// The longest runs of base64 characters with their padding, from [`MIN_TWIN_BYTES`] on.
+fn runs(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let start = at
+                + bytes
+                    .get(at..)?
+                    .iter()
+                    .position(|byte| base64::is_alphabet(*byte))?;
+            let rest = bytes.get(start..)?;
+            let body = rest
+                .iter()
+                .position(|byte| !base64::is_alphabet(*byte))
+                .unwrap_or(rest.len());
+            let padding = rest
+                .iter()
+                .skip(body)
+                .take(2)
+                .take_while(|byte| **byte == b'=')
+                .count();
+            at = start + body + padding;
+            if at - start >= MIN_TWIN_BYTES {
+                return Some(start..at);
+            }
+        }
+    })
+}
+
+/// The `data:…;base64,` (RFC 2397) that ends at `end`: where it begins, and its media type.
+fn header(text: &str, from: usize, end: usize) -> Option<(usize, Option<String>)> {
+    let mut from = from.max(end.saturating_sub(MAX_HEADER_BYTES));
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    let before = text.get(from..end)?.strip_suffix(',')?;
+    let mark = before.len().checked_sub(MARK.len())?;
+    let is_mark = before.get(mark..)?.eq_ignore_ascii_case(MARK);
+    let before = before.get(..mark).filter(|_| is_mark)?;
+    let scheme = before.to_ascii_lowercase().rfind(SCHEME)?;
+    let media_type = before.get(scheme + SCHEME.len()..)?;
+    // Anything that may not stand in a URL means that the URL did not begin there.
+    let is_url = media_type
+        .bytes()
+        .all(|b| b.is_ascii_graphic() && !b",\"'<>()[]{}\\`^|".contains(&b));
+    is_url.then(|| {
+        (
+            from + scheme,
+            Some(media_type.to_owned()).filter(|declared| !declared.is_empty()),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use base64_simd::STANDARD;
+    use portcullis_blobs::Hash;
+
+    use super::*;
+
+    fn check(text: &str, place: Place, twin: Option<&str>, expected: &[&str]) {
+        let twins = twin
+            .map(|twin| (twin.into(), BlobRef(Hash::of(b"twin"))))
+            .into_iter()
+            .collect();
+        let raw = json::text(text);
+        let found = in_string(&raw, place, &twins, 64);
+        let found = found.map_or(Vec::new(), |(text, finds)| {
+            finds
+                .iter()
+                .map(|find| text.get(find.range.clone()).unwrap().to_owned())
+                .collect()
+        });
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn data_urls_are_found_inside_of_text() {
+        let url = format!("data:image/png;base64,{}", STANDARD.encode_to_string([7; 64]));
+        check(&url, Place::Block, None, &[&url]);
+        check(
+            &format!("see ![chart]({url}) and <img src=\"{url}\">"),
+            Place::Block,
+            None,
+            &[&url, &url],
+        );
+        check(&format!("é{url}é"), Place::Structured, None, &[&url]);
+        let shouted = url.replace("data:", "DATA:").replace("base64", "BASE64");
+        check(&shouted, Place::Block, None, &[&shouted]);
+        let bare = url.replace("image/png", "");
+        check(&bare, Place::Block, None, &[&bare]);
+        let with_parameter = url.replace("png", "png;name=a.png");
+        check(
+            &format!("data:,x {with_parameter}"),
+            Place::Block,
+            None,
+            &[&with_parameter],
+        );
+    }
+
+    #[test]
+    fn what_only_looks_like_a_data_url_stays() {
+        let payload = STANDARD.encode_to_string([7; 64]);
+        for text in [
+            "data:image/png;base64,QUJD".to_owned(),
+            format!("{} data:image/png;base64,QUJDREVGR0hJ", "word ".repeat(20)),
+            format!("data:image/png,{payload}"),
+            format!("data:image/png,x;base64,{payload}"),
+            format!("image/png;base64,{payload}"),
+            format!("data:image/png;base64,{}", payload.trim_end_matches('=')),
+            format!("data: image/png;base64,{payload}"),
+            format!("data:image/png;base64,%2B{payload}"),
+            payload,
+        ] {
+            check(&text, Place::Block, None, &[]);
+        }
+    }
+
+    #[test]
+    fn twins_are_found_whole_in_data_urls_and_in_json_within_text() {
+        let long = STANDARD.encode_to_string([7; 64]);
+        check(&long, Place::Structured, Some(&long), &[&long]);
+        check(
+            &format!("{{\"data\": \"{long}\"}}"),
+            Place::Block,
+            Some(&long),
+            &[&long],
+        );
+        check("QUJDREVG", Place::Structured, Some("QUJDREVG"), &["QUJDREVG"]);
+        let url = "data:image/png;base64,QUJDREVG";
+        check(&format!("({url})"), Place::Block, Some("QUJDREVG"), &[url]);
+        // One that is stored cannot be a part of another find as well.
+        check(
+            &format!("data:{long};base64,{long}"),
+            Place::Block,
+            Some(&long),
+            &[&long, &long],
+        );
+        // Short ones inside of text, and very short ones anywhere, may be equal by chance.
+        check("say QUJDREVG", Place::Block, Some("QUJDREVG"), &[]);
+        check("QUJD", Place::Structured, Some("QUJD"), &[]);
+    }
+
+    #[test]
+    fn a_whole_structured_string_is_binary_only_if_it_decodes_to_a_known_kind() {
+        let png = STANDARD.encode_to_string([b"\x89PNG\r\n\x1a\n".as_slice(), &[1; 64]].concat());
+        check(&png, Place::Structured, None, &[&png]);
+        check(&png, Place::Block, None, &[]);
+        check(&format!(" {png}"), Place::Structured, None, &[]);
+        check(&"deadbeef".repeat(64), Place::Structured, None, &[]);
+        let html = STANDARD.encode_to_string([b"<html>".as_slice(), &[b' '; 64]].concat());
+        check(&html, Place::Structured, None, &[]);
+    }
+}

@@ -1,0 +1,204 @@
+//! Characters that a reader does not see, or sees out of order. They are counted, never removed.
+
+use std::{borrow::Cow, collections::HashSet, fmt};
+
+use portcullis_blobs::BlobRef;
+use serde::{Deserialize, Deserializer, Serialize, de::Visitor};
+
+use super::{BlobInfo, json};
+
+/// What a reader should know before trusting the text of a result. The counts are of characters, in names and
+/// values alike.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShapeFlags {
+    /// Control characters, but for tab, line feed and carriage return. Escape is one of them.
+    pub control: usize,
+    /// Characters that change the direction of text (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069).
+    pub bidi: usize,
+    /// Tag characters (U+E0000 to U+E007F): invisible letters.
+    pub tags: usize,
+    /// Other characters without a form of their own: zero-width spaces and joiners of words, soft hyphens, fillers
+    /// and supplementary variation selectors. What emoji need is not counted.
+    pub invisible: usize,
+    /// Halves of surrogate pairs, which are no text. The strings that hold them stay as they came.
+    pub lone_surrogates: usize,
+    /// Blocks that should be binary and whose base64 is missing or invalid. They stay as they came.
+    pub undecoded: usize,
+    /// Binary blocks whose base64 was not canonical, and was read all the same.
+    pub lenient_base64: usize,
+    /// Binary parts beyond the 1,024 of one result that go to the store. They stay as they came.
+    pub left_inline: usize,
+    /// References to blobs that the server wrote itself. They name what it cannot have stored.
+    pub foreign_references: usize,
+    /// Whether the result had not the form that the protocol demands, and was given it.
+    pub repaired: bool,
+    /// Whether `content`, `structuredContent` or `isError` occurred twice; the last one stands.
+    pub duplicate_keys: bool,
+}
+
+impl ShapeFlags {
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_clear(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Counts what is in the strings of `json`, which may refer to `blobs`.
+    pub(super) fn look_at(&mut self, json: &str, blobs: &[BlobInfo]) {
+        let ours: HashSet<BlobRef> = blobs.iter().map(|info| info.blob).collect();
+        for token in json::strings(json) {
+            if token.raw.is_ascii() && !token.raw.contains('\\') && !token.raw.contains(PREFIX) {
+                continue;
+            }
+            let text = loose_text(token.raw);
+            for c in text.chars() {
+                self.count(c);
+            }
+            for (at, _) in text.match_indices(PREFIX) {
+                let reference = text
+                    .get(at..)
+                    .and_then(|rest| rest.get(..PREFIX.len() + HASH_DIGITS));
+                let blob = reference.and_then(|reference| reference.parse::<BlobRef>().ok());
+                self.foreign_references += usize::from(blob.is_some_and(|blob| !ours.contains(&blob)));
+            }
+        }
+    }
+
+    fn count(&mut self, c: char) {
+        match c {
+            '\t' | '\n' | '\r' => {}
+            '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' => {
+                self.bidi += 1;
+            }
+            '\u{E0000}'..='\u{E007F}' => self.tags += 1,
+            '\u{AD}'
+            | '\u{34F}'
+            | '\u{115F}'
+            | '\u{1160}'
+            | '\u{17B4}'
+            | '\u{17B5}'
+            | '\u{180B}'..='\u{180F}'
+            | '\u{200B}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{2060}'..='\u{2065}'
+            | '\u{206A}'..='\u{206F}'
+            | '\u{3164}'
+            | '\u{FEFF}'
+            | '\u{FFA0}'
+            | '\u{FFF9}'..='\u{FFFB}'
+            | '\u{1D173}'..='\u{1D17A}'
+            | '\u{E0080}'..='\u{E0FFF}' => self.invisible += 1,
+            LONE_SURROGATE => self.lone_surrogates += 1,
+            c if c.is_control() => self.control += 1,
+            _ => {}
+        }
+    }
+}
+
+const PREFIX: &str = "blob:blake3:";
+const HASH_DIGITS: usize = 64;
+
+/// What stands for half a surrogate pair while characters are counted. No text of today uses it.
+const LONE_SURROGATE: char = '\u{10FFFF}';
+
+/// The text of a JSON string, each half of a surrogate pair replaced, so that none hides what is around it.
+fn loose_text(raw: &str) -> Cow<'_, str> {
+    if let Some(text) = json::unquote(raw) {
+        return text;
+    }
+    let Ok(Wtf8(bytes)) = serde_json::from_str(raw) else {
+        return Cow::Borrowed(raw);
+    };
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        // A surrogate's three bytes are invalid one by one; its first byte is never anything else.
+        text.extend(
+            chunk
+                .invalid()
+                .iter()
+                .filter(|byte| **byte == 0xED)
+                .map(|_| LONE_SURROGATE),
+        );
+    }
+    Cow::Owned(text)
+}
+
+/// The bytes of a JSON string, with halves of surrogate pairs encoded as if they were characters.
+struct Wtf8(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Wtf8 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AsBytes;
+        impl Visitor<'_> for AsBytes {
+            type Value = Wtf8;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Wtf8, E> {
+                Ok(Wtf8(bytes.to_vec()))
+            }
+        }
+        deserializer.deserialize_bytes(AsBytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_blobs::Hash;
+
+    use super::*;
+
+    fn check(json: &str, expected: ShapeFlags) {
+        let mut flags = ShapeFlags::default();
+        flags.look_at(json, &[]);
+        assert_eq!(flags, expected, "{json}");
+    }
+
+    #[test]
+    fn hidden_characters_are_counted_written_out_or_escaped() {
+        let none = ShapeFlags::default();
+        check(
+            r#"{"a":"plain\ttext\r\n","b":["é","日本語","👩\u200d👩\u200d👧 ❤\ufe0f"]}"#,
+            none,
+        );
+        check(r#"["\u001b[31mred\u0007"]"#, ShapeFlags { control: 2, ..none });
+        check("[\"\u{7f}\u{85}\"]", ShapeFlags { control: 2, ..none });
+        check("{\"\u{202e}gpj\":\"\\u2066\"}", ShapeFlags { bidi: 2, ..none });
+        check(
+            "[\"hi\u{e0041}\", \"\\udb40\\udc42\"]",
+            ShapeFlags { tags: 2, ..none },
+        );
+        check(
+            "[\"a\u{200b}b\\ufeff\u{e0100}\"]",
+            ShapeFlags { invisible: 3, ..none },
+        );
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_hides_nothing() {
+        let flags = ShapeFlags {
+            lone_surrogates: 2,
+            control: 1,
+            tags: 1,
+            ..ShapeFlags::default()
+        };
+        check(r#"["\ud800 \u001b \udb40\udc41 é \udfff"]"#, flags);
+    }
+
+    #[test]
+    fn a_reference_that_is_not_ours_is_counted_however_it_is_written() {
+        let reference = BlobRef(Hash::of(b"of another")).to_string();
+        let flags = ShapeFlags {
+            foreign_references: 1,
+            ..ShapeFlags::default()
+        };
+        check(&format!("[\"see {reference}.\"]"), flags);
+        check(&format!("[\"{}\"]", reference.replacen(':', "\\u003a", 1)), flags);
+        check("[\"blob:blake3:é\", \"blob:blake3:00\"]", ShapeFlags::default());
+    }
+}

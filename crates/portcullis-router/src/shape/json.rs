@@ -1,0 +1,228 @@
+//! JSON taken apart no further than needed, so that what is not changed keeps its very text.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+/// The members of an object, in order, duplicates included.
+#[derive(Debug)]
+pub(super) struct Members<'a>(Vec<Member<'a>>);
+
+/// One member, its name and value as they were written.
+#[derive(Debug)]
+pub(super) struct Member<'a> {
+    /// The name with its quotes and escapes.
+    pub(super) raw_name: &'a str,
+    name: Option<Cow<'a, str>>,
+    pub(super) value: &'a RawValue,
+}
+
+impl Member<'_> {
+    /// The name as text; `None` for one that no text can have (half a surrogate pair).
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl<'a> Members<'a> {
+    /// The value of the last member of that name.
+    pub(super) fn last(&self, name: &str) -> Option<&'a RawValue> {
+        self.0
+            .iter()
+            .rev()
+            .find(|member| member.name() == Some(name))
+            .map(|member| member.value)
+    }
+
+    /// The text of the last member of that name, if it is a string.
+    pub(super) fn last_text(&self, name: &str) -> Option<Cow<'a, str>> {
+        unquote(self.last(name)?.get())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Member<'a>> {
+        self.0.iter()
+    }
+}
+
+/// The members of `raw`, if it is an object.
+pub(super) fn members(raw: &RawValue) -> Option<Members<'_>> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// The elements of `raw`, if it is a list.
+pub(super) fn elements(raw: &RawValue) -> Option<Vec<&RawValue>> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// The text of a JSON string; `None` if it is none, or holds half a surrogate pair.
+pub(super) fn unquote(raw: &str) -> Option<Cow<'_, str>> {
+    /// Borrows where there is no escape, which plain `Cow` does not.
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    serde_json::from_str(raw).ok().map(|Text(text)| text)
+}
+
+/// `text` as a JSON string.
+pub(super) fn text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A string in a piece of JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StringToken<'a> {
+    /// Where its first quote is, in bytes.
+    pub(super) start: usize,
+    /// The string with its quotes and escapes.
+    pub(super) raw: &'a str,
+    /// Whether it is the name of a member.
+    pub(super) is_name: bool,
+}
+
+/// All strings of `json`, which must be valid, in order. Uses no stack, however deep it nests.
+pub(super) fn strings(json: &str) -> impl Iterator<Item = StringToken<'_>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + json.get(at..)?.find('"')?;
+        let end = string_end(json, start + 1)?;
+        at = end;
+        let is_name = json.get(end..)?.trim_start().starts_with(':');
+        Some(StringToken {
+            start,
+            raw: json.get(start..end)?,
+            is_name,
+        })
+    })
+}
+
+/// Writes an object member by member.
+#[derive(Debug)]
+pub(super) struct ObjectWriter(String);
+
+impl ObjectWriter {
+    pub(super) fn new() -> Self {
+        Self("{".to_owned())
+    }
+
+    /// A member whose value is JSON.
+    pub(super) fn member(&mut self, name: &str, json: &str) {
+        self.raw_member(&text(name), json);
+    }
+
+    /// A member whose value is a text.
+    pub(super) fn text_member(&mut self, name: &str, value: &str) {
+        self.member(name, &text(value));
+    }
+
+    /// A member whose name has its quotes already.
+    pub(super) fn raw_member(&mut self, raw_name: &str, json: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        self.0.push_str(raw_name);
+        self.0.push(':');
+        self.0.push_str(json);
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Vec<Member<'de>>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+                    members.push(Member {
+                        raw_name: name.get(),
+                        name: unquote(name.get()),
+                        value,
+                    });
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(InOrder).map(Self)
+    }
+}
+
+/// The end of the string whose first character is at `from`: the byte after the quote that closes it.
+fn string_end(json: &str, from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        let quote = at + json.get(at..)?.find('"')?;
+        let escapes = json
+            .as_bytes()
+            .get(from..quote)?
+            .iter()
+            .rev()
+            .take_while(|byte| **byte == b'\\')
+            .count();
+        at = quote + 1;
+        if escapes % 2 == 0 {
+            return Some(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_found_whatever_is_in_them() {
+        let json = r#"{"a" : "x\"y", "b\\":["", "\\", {"\\\"":1e999}], "c": "é\u00e9:"}"#;
+        let found: Vec<_> = strings(json).map(|token| (token.raw, token.is_name)).collect();
+        let expected = [
+            (r#""a""#, true),
+            (r#""x\"y""#, false),
+            (r#""b\\""#, true),
+            (r#""""#, false),
+            (r#""\\""#, false),
+            (r#""\\\"""#, true),
+            (r#""c""#, true),
+            (r#""é\u00e9:""#, false),
+        ];
+        assert_eq!(found, expected);
+        assert!(strings(json).all(|token| json.get(token.start..).unwrap().starts_with(token.raw)));
+    }
+
+    #[test]
+    fn members_keep_their_text_and_their_order() {
+        let raw = r#"{"n":1.50e+2, "\u0061" : [ 1 ] ,"n":2,"\ud800":null}"#;
+        let raw: &RawValue = serde_json::from_str(raw).unwrap();
+        let members = members(raw).unwrap();
+        let seen: Vec<_> = members
+            .iter()
+            .map(|m| (m.raw_name, m.name(), m.value.get()))
+            .collect();
+        let expected = [
+            ("\"n\"", Some("n"), "1.50e+2"),
+            ("\"\\u0061\"", Some("a"), "[ 1 ]"),
+            ("\"n\"", Some("n"), "2"),
+            ("\"\\ud800\"", None, "null"),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(members.last("n").unwrap().get(), "2");
+    }
+
+    #[test]
+    fn a_plain_string_is_borrowed() {
+        assert!(matches!(unquote("\"plain\""), Some(Cow::Borrowed("plain"))));
+        assert_eq!(unquote(r#""a\/b""#).as_deref(), Some("a/b"));
+        assert_eq!(unquote("12"), None);
+    }
+}

@@ -1,0 +1,154 @@
+use std::{sync::Arc, time::Duration};
+
+use portcullis_config::Timeouts;
+use rmcp::{
+    RoleClient,
+    model::{
+        CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest,
+        RequestId, ServerResult,
+    },
+    service::{Peer, PeerRequestOptions, RequestHandle, ServiceError},
+};
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::CallFault,
+    gate::Gate,
+    service::ProgressTable,
+    ticket::{Ticket, WireFault},
+    transport::RawArguments,
+};
+
+/// How long telling a server that a call is cancelled may take before it is given up.
+const CANCEL_WAIT: Duration = Duration::from_secs(5);
+
+/// One live connection to a server. Calls go straight through it, past every mailbox.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) generation: u64,
+    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) gate: Gate,
+    pub(crate) progress: Arc<ProgressTable>,
+    pub(crate) closed: CancellationToken,
+}
+
+impl Connection {
+    /// Calls `tool` with `arguments`, the JSON text of an object, and gives the raw JSON text of the result.
+    ///
+    /// The idle deadline is renewed by progress, the cap is not. Dropped while it waits, the server is told
+    /// `notifications/cancelled` once.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Arc<str>,
+        deadlines: Timeouts,
+    ) -> Result<String, CallFault> {
+        let Some(_pass) = self.gate.enter() else {
+            return Err(CallFault::NotSent { reason: "the connection was being closed".to_owned() });
+        };
+        let started = Instant::now();
+        let ticket = Arc::new(Ticket::default());
+        let mut request = CallToolRequest::new(CallToolRequestParams::new(tool.to_owned()));
+        request.extensions.insert(RawArguments(arguments));
+        request.extensions.insert(Arc::clone(&ticket));
+        let queued = self.peer.send_request_with_option(
+            ClientRequest::CallToolRequest(request),
+            PeerRequestOptions::no_options(),
+        );
+        let cap = started + deadlines.call_max;
+        let handle = tokio::select! {
+            handle = queued => handle.map_err(|error| self.fault(error, &ticket))?,
+            () = sleep_until(started + deadlines.call) => {
+                return Err(CallFault::TimedOut { after: deadlines.call, sent: !ticket.withdraw() });
+            }
+        };
+        let progress = self.progress.watch(handle.progress_token.clone());
+        let mut call = InFlight { handle: Some(handle), ticket: Arc::clone(&ticket) };
+        let mut idle = started + deadlines.call;
+        loop {
+            tokio::select! {
+                biased;
+                reply = call.reply() => return reply.and_then(raw_result).map_err(|error| self.fault(error, &ticket)),
+                () = progress.renewed() => idle = Instant::now() + deadlines.call,
+                () = sleep_until(idle.min(cap)) => {
+                    let after = if cap <= idle { deadlines.call_max } else { deadlines.call };
+                    // Dropping the call tells the server, where it was not withdrawn.
+                    return Err(CallFault::TimedOut { after, sent: !ticket.withdraw() });
+                }
+            }
+        }
+    }
+
+    fn fault(&self, error: ServiceError, ticket: &Ticket) -> CallFault {
+        match ticket.fault() {
+            Some(WireFault::Unusable(reason)) => return CallFault::BadReply { reason: reason.clone() },
+            Some(WireFault::Closed(reason)) => return lost(reason.clone(), ticket),
+            None => {}
+        }
+        match error {
+            ServiceError::McpError(error) => CallFault::Rpc {
+                code: error.code.0,
+                message: error.message.into_owned(),
+                data: error.data.map(|data| data.to_string()),
+            },
+            ServiceError::UnexpectedResponse => {
+                CallFault::BadReply { reason: "it is not the result of a call".to_owned() }
+            }
+            other => lost(other.to_string(), ticket),
+        }
+    }
+}
+
+fn lost(reason: String, ticket: &Ticket) -> CallFault {
+    if ticket.withdraw() { CallFault::NotSent { reason } } else { CallFault::OutcomeUnknown { reason } }
+}
+
+/// The raw text that the transport put in the place of a result.
+pub(crate) fn raw_result(result: ServerResult) -> Result<String, ServiceError> {
+    match result {
+        ServerResult::CustomResult(custom) => match custom.0 {
+            Value::String(raw) => Ok(raw),
+            _ => Err(ServiceError::UnexpectedResponse),
+        },
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
+}
+
+/// A call that waits for its reply. Dropped before the reply came, it is withdrawn, or the server is told.
+struct InFlight {
+    handle: Option<RequestHandle<RoleClient>>,
+    ticket: Arc<Ticket>,
+}
+
+impl InFlight {
+    async fn reply(&mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = self.handle.as_mut() else { return Err(ServiceError::TransportClosed) };
+        let reply = (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed));
+        self.handle = None;
+        reply
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        if self.ticket.withdraw() {
+            // The server never sees the call, so there is nothing to cancel.
+            return;
+        }
+        // The janitor: a caller that is gone cannot wait, and a server that reads nothing must not hold it up.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let notification = cancelled(handle.id.clone());
+                let _ = timeout(CANCEL_WAIT, handle.peer.send_notification(notification.into())).await;
+            });
+        }
+    }
+}
+
+fn cancelled(id: RequestId) -> CancelledNotification {
+    let reason = Some("the caller no longer waits".to_owned());
+    CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason))
+}

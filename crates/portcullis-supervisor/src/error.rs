@@ -1,0 +1,74 @@
+use std::time::Duration;
+
+use portcullis_types::ServerId;
+use thiserror::Error;
+
+/// Why the supervisor itself cannot do what it was asked.
+#[derive(Debug, Error)]
+pub enum SupervisorError {
+    /// The actors could not be started.
+    #[error("the supervisor cannot be started: {0}")]
+    Start(String),
+    /// It has been shut down.
+    #[error("the supervisor has been shut down")]
+    Stopped,
+    /// Children were still there when the stop sequence's time was over.
+    #[error("some servers' processes were still there {0:?} after they were told to stop")]
+    Lingering(Duration),
+    /// Two specs have one id.
+    #[error("two servers are called `{0}`")]
+    Duplicate(ServerId),
+}
+
+/// Why a call has no result. Each says whether the server may have acted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CallFault {
+    /// Nothing of the call was sent: it is safe to send it again.
+    #[error("not sent: {reason}")]
+    NotSent {
+        /// Why not.
+        reason: String,
+    },
+    /// The call was sent and no reply can come: the server may or may not have acted. Never sent again.
+    #[error("outcome unknown: {reason}")]
+    OutcomeUnknown {
+        /// What happened.
+        reason: String,
+    },
+    /// The deadline passed. The server was told to stop, where the call had been sent.
+    #[error("timed out after {}: {}", seconds(*.after), if *.sent { "the outcome is unknown" } else { "it was not sent" })]
+    TimedOut {
+        /// The deadline that passed.
+        after: Duration,
+        /// Whether the server may have seen the call.
+        sent: bool,
+    },
+    /// The server answered with a JSON-RPC error.
+    #[error("the server answered with error {code}: {message}")]
+    Rpc {
+        /// The JSON-RPC error code.
+        code: i32,
+        /// Its message, as the server wrote it.
+        message: String,
+        /// Its data, as JSON text.
+        data: Option<String>,
+    },
+    /// The server's reply cannot be used.
+    #[error("the server's reply cannot be used: {reason}")]
+    BadReply {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The server is not to be had: parked, disabled or stopped.
+    #[error("the server is {state}: {reason}")]
+    Unavailable {
+        /// The state, as events name it.
+        state: &'static str,
+        /// Why it is in that state.
+        reason: String,
+    },
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}

@@ -1,0 +1,32 @@
+use std::sync::Arc;
+
+use portcullis_types::ServerId;
+
+use crate::tools::ToolList;
+
+/// What the supervisor tells whoever stands above it. In order, per server.
+#[derive(Debug, Clone)]
+pub enum SupervisorEvent {
+    /// A server's state changed.
+    State {
+        /// Which server.
+        server: ServerId,
+        /// The state before; see design of the lifecycle crate for the names.
+        from: &'static str,
+        /// The state now.
+        to: &'static str,
+        /// Why.
+        reason: String,
+        /// The process of the connection, where the server is a child that is up.
+        pid: Option<u32>,
+    },
+    /// A server's tools were listed.
+    Tools {
+        /// Which server.
+        server: ServerId,
+        /// Grows with each listing of this server.
+        version: u64,
+        /// What it offers.
+        list: Arc<ToolList>,
+    },
+}

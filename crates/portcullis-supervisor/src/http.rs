@@ -1,0 +1,18 @@
+//! Streamable HTTP below the SDK's transport, through the guarded client.
+//!
+//! What the SDK would lose or stumble over ends here, as on stdio: results of `tools/call` and `tools/list` go up as
+//! raw text, and a reply that cannot be used fails its own call. The SDK's worker keeps what is left: sessions, the
+//! resumption of streams, the order of the handshake. (MCP 2026-07-28, base protocol, transports.)
+
+mod client;
+mod connect;
+mod events;
+mod outstanding;
+mod post;
+mod reply;
+mod stream;
+
+pub(crate) use connect::{HttpError, connect_http};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use portcullis_config::{HttpSpec, Sources};
+use portcullis_egress::{EgressError, EgressRules, GuardedClient};
+use rmcp::{
+    RoleClient,
+    transport::{
+        StreamableHttpClientTransport, Transport, common::client_side_sse::ExponentialBackoff,
+        streamable_http_client::StreamableHttpClientTransportConfig,
+    },
+};
+use secrecy::ExposeSecret;
+use thiserror::Error;
+
+use super::client::GuardedHttp;
+use crate::environment::{UnresolvedField, resolve};
+
+/// How many POSTs may be under way at once; the router admits no more calls than that.
+const POSTS: usize = 64;
+
+/// The largest event and the largest JSON reply, in bytes.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The longest wait between two tries to resume a stream.
+const MOST_RETRY: Duration = Duration::from_secs(30);
+
+/// Headers that belong to the protocol: a configuration may not set them. Names are in lower case.
+const RESERVED: &[&str] = &[
+    "accept",
+    "content-type",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
+    "last-event-id",
+];
+
+/// Why a transport over HTTP cannot be set up. Nothing has been sent.
+#[derive(Debug, Error)]
+pub(crate) enum HttpError {
+    #[error(transparent)]
+    Unresolved(#[from] UnresolvedField),
+    #[error("headers.{name}: {why}")]
+    Header { name: String, why: &'static str },
+    #[error(transparent)]
+    Egress(#[from] EgressError),
+}
+
+/// A transport to `spec`, through the guarded client and under its egress rules alone. Nothing is sent yet, but a
+/// url that the rules do not allow is refused here.
+///
+/// # Errors
+/// [`HttpError`]: a header's reference without a value, a header that cannot be set, a url that is not allowed.
+pub(crate) fn connect_http(
+    spec: &HttpSpec,
+    sources: &dyn Sources,
+) -> Result<impl Transport<RoleClient> + use<>, HttpError> {
+    let client = http_client(spec, sources)?;
+    let mut config = StreamableHttpClientTransportConfig::with_uri(spec.url.as_str());
+    config.max_concurrent_requests = POSTS;
+    config.max_sse_event_size = MOST_BYTES;
+    config.max_json_response_size = MOST_BYTES;
+    let mut backoff = ExponentialBackoff::default();
+    backoff.max_delay = Some(MOST_RETRY);
+    config.retry_config = std::sync::Arc::new(backoff);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+pub(super) fn http_client(spec: &HttpSpec, sources: &dyn Sources) -> Result<GuardedHttp, HttpError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &spec.headers {
+        let field = format!("headers.{name}");
+        let refuse = |why| HttpError::Header {
+            name: name.clone(),
+            why,
+        };
+        let parsed =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse("this is no name of a header"))?;
+        if RESERVED.contains(&parsed.as_str()) || parsed.as_str().starts_with("mcp-param-") {
+            return Err(refuse("the protocol sets this header itself: leave it out"));
+        }
+        let secret = resolve(&field, value, sources)?;
+        let mut value = HeaderValue::from_str(secret.expose_secret())
+            .map_err(|_| refuse("its value has characters that no header may have, such as a newline"))?;
+        value.set_sensitive(true);
+        headers.insert(parsed, value);
+    }
+    let rules = EgressRules::new(spec.egress.clone());
+    rules.check_url(&spec.url).map_err(EgressError::from)?;
+    let client = GuardedClient::builder(rules)
+        .credentials(&spec.url, headers)
+        .build()?;
+    Ok(GuardedHttp::new(client))
+}

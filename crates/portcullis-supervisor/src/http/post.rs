@@ -1,0 +1,278 @@
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use portcullis_egress::{EgressError, GuardedResponse};
+use portcullis_wire::Frame;
+use rmcp::{
+    model::{
+        ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    },
+    transport::streamable_http_client::{
+        HttpStatusError, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
+    },
+};
+
+use super::{
+    client::{
+        EVENT_STREAM, Failure, GuardedError, GuardedHttp, JSON, LONGEST_CALL, SESSION_ID, header_text,
+        is_media_type, login_needed,
+    },
+    outstanding::ticket,
+    reply::{fail, frames, translate},
+    stream::event_of,
+};
+use crate::{
+    encode::encode_message,
+    ticket::{Ticket, WireFault},
+};
+
+/// How much of an error page is read, in bytes.
+const DIAGNOSTIC_BYTES: usize = 4 << 10;
+
+impl GuardedHttp {
+    /// Sends one message and reads the head of the answer. What a call's ticket is told follows from where it
+    /// failed, never from what the failure is called.
+    pub(super) async fn post(
+        &self,
+        uri: &str,
+        message: &ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth: Option<String>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<GuardedResponse, Failure> {
+        let body = encode_message(message)?;
+        let mut request = self.request(Method::POST, uri, session_id, auth, custom)?;
+        request.headers.insert(
+            header::ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        request
+            .headers
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+        request.body = Bytes::from(body);
+        if matches!(message, JsonRpcMessage::Request(_)) {
+            request.first_byte = Some(LONGEST_CALL);
+        }
+        let ticket = ticket(message);
+        if ticket.is_some_and(|ticket| !ticket.begin()) {
+            return Err(StreamableHttpError::UnexpectedServerResponse(Cow::from(
+                "the call was withdrawn before it was sent",
+            )));
+        }
+        self.outstanding.note(message);
+        match self.client.send(request).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                let error = GuardedError(error);
+                if let Some(ticket) = ticket {
+                    settle(
+                        ticket,
+                        !error.is_not_sent(),
+                        Some(WireFault::Closed(error.to_string())),
+                    );
+                }
+                self.forget(message);
+                Err(StreamableHttpError::Client(error))
+            }
+        }
+    }
+
+    /// Turns the answer to a POST into what the SDK expects.
+    pub(super) async fn answer(
+        &self,
+        answer: GuardedResponse,
+        message: &ClientJsonRpcMessage,
+        had_session: bool,
+        limits: StreamableHttpResponseLimits,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let status = answer.status();
+        if status == StatusCode::NOT_FOUND && had_session {
+            // The server knows no such session and has done nothing: the call may go out again in a new one.
+            if let Some(ticket) = ticket(message) {
+                ticket.not_sent();
+            }
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        if let Some(ticket) = ticket(message) {
+            ticket.sent();
+        }
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if !status.is_success() {
+            return self.refused(answer, message, had_session).await;
+        }
+        let session = header_text(&answer, &SESSION_ID);
+        let asked = request_id(message);
+        if is_media_type(&answer, EVENT_STREAM) {
+            let events = self.events(answer, asked.cloned(), limits.max_sse_event_size, false);
+            return Ok(StreamableHttpPostResponse::Sse(events, session));
+        }
+        let json = is_media_type(&answer, JSON);
+        let content_type = header_text(&answer, &header::CONTENT_TYPE);
+        let Some(asked) = asked else {
+            // Nobody waits for an answer to this: whatever a server writes here is of no use to anybody.
+            return Ok(StreamableHttpPostResponse::Accepted);
+        };
+        if !json {
+            let kind = content_type.unwrap_or_else(|| "none".to_owned());
+            let reason = format!(
+                "the answer is of the type `{}`, not json or an event stream",
+                shown(&kind)
+            );
+            return Err(self.unusable(message, reason));
+        }
+        let body = answer
+            .bytes()
+            .await
+            .map_err(|error| self.broken(message, error))?;
+        Ok(self.json(&body, asked, session))
+    }
+
+    /// A JSON body. It is one message as a rule, but a batch or noise beside the message is no reason to fail.
+    fn json(&self, body: &[u8], asked: &RequestId, session: Option<String>) -> StreamableHttpPostResponse {
+        let messages = frames(body)
+            .into_iter()
+            .filter_map(|frame| translate(frame, &self.outstanding, Some(asked)));
+        let mut messages: Vec<_> = messages.collect();
+        // The request is still waiting only if none of that was its reply.
+        messages.extend(fail(
+            &self.outstanding,
+            None,
+            Some(asked),
+            "the answer holds no reply to the request",
+        ));
+        if let [_] = messages.as_slice()
+            && let Some(message) = messages.pop()
+        {
+            return StreamableHttpPostResponse::Json(message, session);
+        }
+        let events: Vec<_> = messages.iter().filter_map(event_of).map(Ok).collect();
+        StreamableHttpPostResponse::Sse(futures::stream::iter(events).boxed(), session)
+    }
+
+    /// An answer with an error status.
+    async fn refused(
+        &self,
+        answer: GuardedResponse,
+        message: &ClientJsonRpcMessage,
+        had_session: bool,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let status = answer.status();
+        let session = header_text(&answer, &SESSION_ID);
+        if let Some(failure) = login_needed(&answer) {
+            self.tell(
+                message,
+                WireFault::Unusable(format!("the server answered with status {status}: login needed")),
+            );
+            self.forget(message);
+            return Err(failure);
+        }
+        let retry_after = header_text(&answer, &header::RETRY_AFTER);
+        let auth = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let json = is_media_type(&answer, JSON) && !auth && status != StatusCode::TOO_MANY_REQUESTS;
+        let body = if json {
+            // An error page that is too large or breaks off is told by its status alone.
+            answer.bytes().await.unwrap_or_default()
+        } else {
+            Bytes::from(answer.prefix(DIAGNOSTIC_BYTES).await)
+        };
+        let asked = request_id(message);
+        let reported = json.then(|| self.reported(&body, asked)).flatten();
+        if let Some(message) = reported {
+            return Ok(StreamableHttpPostResponse::Json(message, session));
+        }
+        let excerpt = shown(&String::from_utf8_lossy(&body));
+        let colon = if excerpt.is_empty() { "" } else { ": " };
+        let reason = format!("the server answered with status {status}{colon}{excerpt}");
+        if let Some(asked) = asked
+            && is_discover(message)
+            && status.is_client_error()
+            && !auth
+            && !had_session
+        {
+            // A server of the older era, which knows no `server/discover`.
+            self.outstanding.forget(asked);
+            let error = ErrorData::invalid_request(reason, None);
+            return Ok(StreamableHttpPostResponse::Json(
+                ServerJsonRpcMessage::error(error, Some(asked.clone())),
+                None,
+            ));
+        }
+        self.tell(message, WireFault::Unusable(reason.clone()));
+        self.forget(message);
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+            return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
+        }
+        Err(StreamableHttpError::UnexpectedServerResponse(Cow::from(reason)))
+    }
+
+    /// The JSON-RPC error in the body of an error status, for the request that was asked.
+    fn reported(&self, body: &[u8], asked: Option<&RequestId>) -> Option<ServerJsonRpcMessage> {
+        let errors = frames(body)
+            .into_iter()
+            .filter(|frame| matches!(frame, Frame::Error { .. }));
+        errors
+            .filter_map(|frame| translate(frame, &self.outstanding, asked))
+            .next()
+    }
+
+    fn forget(&self, message: &ClientJsonRpcMessage) {
+        if let Some(id) = request_id(message) {
+            self.outstanding.forget(id);
+        }
+    }
+
+    fn tell(&self, message: &ClientJsonRpcMessage, fault: WireFault) {
+        if let Some(ticket) = ticket(message) {
+            ticket.fail(fault);
+        }
+    }
+
+    fn unusable(&self, message: &ClientJsonRpcMessage, reason: String) -> Failure {
+        self.tell(message, WireFault::Unusable(reason.clone()));
+        self.forget(message);
+        StreamableHttpError::UnexpectedServerResponse(Cow::from(reason))
+    }
+
+    fn broken(&self, message: &ClientJsonRpcMessage, error: EgressError) -> Failure {
+        let error = GuardedError(error);
+        self.tell(message, WireFault::Closed(error.to_string()));
+        self.forget(message);
+        StreamableHttpError::Client(error)
+    }
+}
+
+fn settle(ticket: &Ticket, sent: bool, fault: Option<WireFault>) {
+    if sent {
+        ticket.sent()
+    } else {
+        ticket.not_sent()
+    }
+    if let Some(fault) = fault {
+        ticket.fail(fault);
+    }
+}
+
+fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) => Some(&request.id),
+        _ => None,
+    }
+}
+
+fn is_discover(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)))
+}
+
+/// Text of a server's for a message to a person: short, and without characters that a terminal obeys.
+fn shown(text: &str) -> String {
+    let calm = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    calm.take(200)
+        .collect::<String>()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,138 @@
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::Duration,
+};
+
+use portcullis_config::{ServerSpec, Sources};
+use portcullis_types::ServerId;
+use ractor::{Actor, ActorRef, call_t};
+use tokio::{sync::mpsc, time::timeout};
+use tokio_util::task::TaskTracker;
+
+use super::{actor::RootActor, message::RootMessage};
+use crate::{
+    connect::Surroundings,
+    elicitation::ElicitationResponder,
+    error::SupervisorError,
+    events::SupervisorEvent,
+    server::ServerArguments,
+    spawn::{GroupSpawner, Spawner, StopSequence},
+    upstream::Upstream,
+};
+
+/// What a supervisor is started with.
+#[derive(Clone)]
+pub struct SupervisorOptions {
+    /// Restart, back-off, parking, idling.
+    pub lifecycle: portcullis_lifecycle::Options,
+    /// How children are stopped.
+    pub stop: StopSequence,
+    /// How children are started.
+    pub spawner: Arc<dyn Spawner>,
+    /// What references are resolved against: the hub's environment and files.
+    pub sources: Arc<dyn Sources + Send + Sync>,
+    /// Who answers elicitations; with none, each is declined at once.
+    pub elicitation: Option<Arc<dyn ElicitationResponder>>,
+}
+
+impl SupervisorOptions {
+    /// The defaults, with references resolved against `sources`.
+    #[must_use]
+    pub fn new(sources: Arc<dyn Sources + Send + Sync>) -> Self {
+        Self {
+            lifecycle: portcullis_lifecycle::Options::default(),
+            stop: StopSequence::default(),
+            spawner: Arc::new(GroupSpawner),
+            sources,
+            elicitation: None,
+        }
+    }
+}
+
+/// All supervised servers of one hub. Dropped, it stops them in the background; [`shutdown`](Self::shutdown)
+/// waits until their processes are gone.
+#[derive(Debug)]
+pub struct Supervisor {
+    root: ActorRef<RootMessage>,
+    upstreams: BTreeMap<ServerId, Upstream>,
+    children: TaskTracker,
+    grace: Duration,
+}
+
+impl Supervisor {
+    /// Starts an actor per spec; they connect side by side. `events` hears of every change.
+    ///
+    /// # Errors
+    /// [`SupervisorError::Duplicate`] where two specs have one id, [`SupervisorError::Start`] where the root
+    /// cannot be started.
+    pub async fn start(
+        specs: Vec<ServerSpec>,
+        options: SupervisorOptions,
+        events: mpsc::UnboundedSender<SupervisorEvent>,
+    ) -> Result<Self, SupervisorError> {
+        let children = TaskTracker::new();
+        let around = Surroundings {
+            spawner: options.spawner,
+            sources: options.sources,
+            elicitation: options.elicitation,
+            stop: options.stop,
+            children: children.clone(),
+        };
+        let mut upstreams = BTreeMap::new();
+        let mut arguments = Vec::new();
+        for spec in specs {
+            let upstream = Upstream::new(spec);
+            if upstreams.insert(upstream.id().clone(), upstream.clone()).is_some() {
+                return Err(SupervisorError::Duplicate(upstream.id().clone()));
+            }
+            arguments.push(ServerArguments {
+                upstream,
+                lifecycle: options.lifecycle.clone(),
+                around: around.clone(),
+                events: events.clone(),
+            });
+        }
+        let (root, _) = Actor::spawn(None, RootActor, arguments)
+            .await
+            .map_err(|error| SupervisorError::Start(error.to_string()))?;
+        // Stop sequence, and a second for the operating system.
+        let grace = options.stop.after_eof + options.stop.after_term + Duration::from_secs(1);
+        Ok(Self { root, upstreams, children, grace })
+    }
+
+    /// The server called `id`.
+    #[must_use]
+    pub fn upstream(&self, id: &ServerId) -> Option<&Upstream> {
+        self.upstreams.get(id)
+    }
+
+    /// All servers, by id.
+    #[must_use]
+    pub fn upstreams(&self) -> &BTreeMap<ServerId, Upstream> {
+        &self.upstreams
+    }
+
+    /// Stops every server and waits until their processes are gone, within the stop sequence's time.
+    ///
+    /// # Errors
+    /// [`SupervisorError::Lingering`] where some were still there.
+    pub async fn shutdown(&self) -> Result<(), SupervisorError> {
+        let millis = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
+        let _ = call_t!(self.root, RootMessage::Stop, millis);
+        let _ = self.root.stop_and_wait(None, Some(self.grace)).await;
+        self.children.close();
+        timeout(self.grace, self.children.wait()).await.map_err(|_| SupervisorError::Lingering(self.grace))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn forward(&self, id: &ServerId, message: crate::server::ServerMessage) {
+        let _ = self.root.send_message(RootMessage::Forward(id.clone(), message));
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.root.stop(None);
+    }
+}

@@ -1,0 +1,7 @@
+//! One server's actor: turns messages into events, asks the pure machine, carries out its commands.
+
+mod actor;
+mod message;
+
+pub(crate) use actor::{ServerActor, ServerArguments};
+pub(crate) use message::ServerMessage;

@@ -1,0 +1,161 @@
+//! The hub's client side, as the SDK sees it.
+//!
+//! It implements `Service<RoleClient>` itself: what it does not know it answers with -32601, so nothing here needs
+//! to name a method that the protocol has deprecated.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use portcullis_types::ServerId;
+use rmcp::{
+    RoleClient, Service,
+    model::{
+        ClientCapabilities, ClientConfig, ClientResult, ElicitRequestParams, ElicitResult, ElicitationAction,
+        ElicitationCapability, ErrorData, Implementation, ProgressToken, ProtocolVersion, ServerNotification,
+        ServerRequest,
+    },
+    service::{NotificationContext, RequestContext},
+};
+use tokio::sync::Notify;
+
+use crate::elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder};
+
+/// How long a person may take to answer an elicitation.
+const ELICITATION_WAIT: Duration = Duration::from_secs(120);
+
+/// One connection's client side.
+pub(crate) struct ClientService {
+    pub(crate) server: ServerId,
+    pub(crate) elicitation: Option<Arc<dyn ElicitationResponder>>,
+    pub(crate) progress: Arc<ProgressTable>,
+    pub(crate) tools_changed: Arc<Notify>,
+}
+
+impl ClientService {
+    async fn elicit(&self, params: ElicitRequestParams) -> ElicitResult {
+        let request = match params {
+            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+                let schema = serde_json::to_string(&requested_schema).unwrap_or_default();
+                ElicitationRequest::Form { message, schema }
+            }
+            // Only https is ever shown to a person.
+            ElicitRequestParams::UrlElicitationParams { message, url, .. } if url.starts_with("https://") => {
+                ElicitationRequest::Url { message, url }
+            }
+            _ => return ElicitResult::new(ElicitationAction::Decline),
+        };
+        let Some(responder) = &self.elicitation else {
+            return ElicitResult::new(ElicitationAction::Decline);
+        };
+        let reply = tokio::time::timeout(ELICITATION_WAIT, responder.respond(self.server.clone(), request));
+        match reply.await.unwrap_or(ElicitationReply::Cancel) {
+            ElicitationReply::Accept(content) => {
+                let mut result = ElicitResult::new(ElicitationAction::Accept);
+                result.content = content.and_then(|content| serde_json::from_str(&content).ok());
+                result
+            }
+            ElicitationReply::Decline => ElicitResult::new(ElicitationAction::Decline),
+            ElicitationReply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+        }
+    }
+}
+
+impl Service<RoleClient> for ClientService {
+    async fn handle_request(
+        &self,
+        request: ServerRequest,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ClientResult, ErrorData> {
+        match request {
+            ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
+            ServerRequest::ElicitRequest(request) => {
+                Ok(ClientResult::ElicitResult(self.elicit(request.params).await))
+            }
+            // An elicitation whose schema the SDK cannot hold is still an elicitation, and nobody can answer it.
+            ServerRequest::CustomRequest(request) if request.method == "elicitation/create" => {
+                Ok(ClientResult::ElicitResult(ElicitResult::new(ElicitationAction::Decline)))
+            }
+            ServerRequest::CustomRequest(request) => Err(method_not_found(&request.method)),
+            _ => Err(method_not_found("this method")),
+        }
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ServerNotification,
+        _: NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        match notification {
+            ServerNotification::ToolListChangedNotification(_) => self.tools_changed.notify_one(),
+            ServerNotification::ProgressNotification(progress) => {
+                self.progress.renew(&progress.params.progress_token);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        // Declared only where somebody can answer; a server that asks all the same is declined.
+        capabilities.elicitation = self.elicitation.as_ref().map(|_| ElicitationCapability::default());
+        let mut info = ClientConfig::new(capabilities, Implementation::new("portcullis", env!("CARGO_PKG_VERSION")));
+        info.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        info
+    }
+}
+
+fn method_not_found(method: &str) -> ErrorData {
+    ErrorData::new(
+        rmcp::model::ErrorCode::METHOD_NOT_FOUND,
+        format!("`{method}` is not offered by this client"),
+        None,
+    )
+}
+
+/// Which calls a progress notification renews.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressTable(Mutex<HashMap<ProgressToken, Arc<Notify>>>);
+
+impl ProgressTable {
+    /// Watches for `token` until the guard is dropped.
+    pub(crate) fn watch(self: &Arc<Self>, token: ProgressToken) -> ProgressWatch {
+        let renewed = Arc::new(Notify::new());
+        self.lock().insert(token.clone(), Arc::clone(&renewed));
+        ProgressWatch { table: Arc::clone(self), token, renewed }
+    }
+
+    fn renew(&self, token: &ProgressToken) {
+        if let Some(renewed) = self.lock().get(token) {
+            renewed.notify_one();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, Arc<Notify>>> {
+        // No code panics while it holds the lock, and a map is valid at every step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One call's watch for progress.
+pub(crate) struct ProgressWatch {
+    table: Arc<ProgressTable>,
+    token: ProgressToken,
+    renewed: Arc<Notify>,
+}
+
+impl ProgressWatch {
+    /// Resolves at the next progress of this call.
+    pub(crate) async fn renewed(&self) {
+        self.renewed.notified().await;
+    }
+}
+
+impl Drop for ProgressWatch {
+    fn drop(&mut self) {
+        self.table.lock().remove(&self.token);
+    }
+}

@@ -1,0 +1,86 @@
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU8, Ordering},
+};
+
+const QUEUED: u8 = 0;
+const WRITING: u8 = 1;
+const SENT: u8 = 2;
+const WITHDRAWN: u8 = 3;
+
+/// What became of one call on its way out. It travels with the request through the SDK, in its extensions, so
+/// that caller and transport speak of the same call without ids of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Ticket {
+    // INVARIANT: SENT and WITHDRAWN are final, and exclude each other.
+    state: AtomicU8,
+    fault: OnceLock<WireFault>,
+}
+
+/// Why a call that was sent, or was about to be, got no reply that can be used. Set by the transport.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WireFault {
+    /// The connection ended; the text says how.
+    Closed(String),
+    /// A reply came that cannot be used; the text names what was wrong with it.
+    Unusable(String),
+}
+
+impl Ticket {
+    /// The writer is about to write. False where the caller has withdrawn the call: skip it.
+    pub(crate) fn begin(&self) -> bool {
+        self.state.compare_exchange(QUEUED, WRITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The first byte was accepted: from now on the outcome is the server's to know.
+    pub(crate) fn sent(&self) {
+        self.state.store(SENT, Ordering::Release);
+    }
+
+    /// Not a byte was accepted, and none will be.
+    pub(crate) fn not_sent(&self) {
+        let _ = self.state.compare_exchange(WRITING, QUEUED, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// The caller gives up. True where not a byte has gone, and so none ever will.
+    pub(crate) fn withdraw(&self) -> bool {
+        self.state.compare_exchange(QUEUED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+            || self.state.load(Ordering::Acquire) == WITHDRAWN
+    }
+
+    /// Records why there will be no reply; the first fault stands.
+    pub(crate) fn fail(&self, fault: WireFault) {
+        let _ = self.fault.set(fault);
+    }
+
+    /// The recorded fault.
+    pub(crate) fn fault(&self) -> Option<&WireFault> {
+        self.fault.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_withdrawn_call_is_never_written_and_a_written_one_never_withdrawn() {
+        let ticket = Ticket::default();
+        assert!(ticket.withdraw() && ticket.withdraw());
+        assert!(!ticket.begin());
+
+        let ticket = Ticket::default();
+        assert!(ticket.begin());
+        assert!(!ticket.withdraw(), "while bytes may be going out, nobody can say that none went");
+        ticket.sent();
+        assert!(!ticket.withdraw());
+    }
+
+    #[test]
+    fn a_write_that_took_no_byte_leaves_the_call_unsent() {
+        let ticket = Ticket::default();
+        assert!(ticket.begin());
+        ticket.not_sent();
+        assert!(ticket.withdraw());
+    }
+}

@@ -1,0 +1,192 @@
+//! Listing a server's tools: pages, caps, and one bad tool that does not spoil the rest.
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::Duration,
+};
+
+use rmcp::{
+    RoleClient,
+    model::{ClientRequest, ListToolsRequest, PaginatedRequestParams},
+    service::{Peer, PeerRequestOptions, ServiceError},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+use tokio::time::timeout;
+
+use crate::connection::raw_result;
+
+/// The most pages that are asked for in one listing.
+const MAX_PAGES: usize = 1_000;
+
+/// A tool as its server defined it, word for word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolDefinition {
+    /// The raw name; never empty.
+    pub name: String,
+    /// What it says of itself, for people and models. Data, never instruction.
+    pub description: Option<String>,
+    /// The whole definition as JSON text.
+    pub definition: Arc<str>,
+}
+
+/// What one listing gave.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolList {
+    /// In the server's order; no two with one name.
+    pub tools: Vec<ToolDefinition>,
+    /// What was dropped, and why; a sentence each.
+    pub reports: Vec<String>,
+}
+
+/// Why a listing failed as a whole.
+#[derive(Debug, Error)]
+pub(crate) enum ListError {
+    #[error("listing tools took over {} s", .0.as_secs_f64())]
+    TimedOut(Duration),
+    #[error("listing tools failed: {0}")]
+    Service(ServiceError),
+    #[error("the list of tools cannot be read: {0}")]
+    Unreadable(serde_json::Error),
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow, default)]
+    tools: Vec<&'a RawValue>,
+    #[serde(default, rename = "nextCursor")]
+    next_cursor: Option<String>,
+}
+
+/// All pages, with one deadline for them together.
+pub(crate) async fn list_tools(peer: &Peer<RoleClient>, deadline: Duration) -> Result<ToolList, ListError> {
+    timeout(deadline, list_pages(peer)).await.map_err(|_| ListError::TimedOut(deadline))?
+}
+
+async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
+    let mut list = ToolList::default();
+    let mut cursor: Option<String> = None;
+    let mut seen = HashSet::new();
+    for _ in 0..MAX_PAGES {
+        let mut request = ListToolsRequest::default();
+        // `""` is a cursor like any other.
+        request.params = cursor.clone().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let handle = peer
+            .send_request_with_option(ClientRequest::ListToolsRequest(request), PeerRequestOptions::no_options())
+            .await
+            .map_err(ListError::Service)?;
+        let raw = handle.await_response().await.and_then(raw_result).map_err(ListError::Service)?;
+        let page: Page<'_> = serde_json::from_str(&raw).map_err(ListError::Unreadable)?;
+        for tool in page.tools {
+            list.add(tool.get());
+        }
+        let Some(next) = page.next_cursor else { return Ok(list) };
+        if !seen.insert(next.clone()) {
+            list.reports.push(format!("the cursor `{}` came again; the listing ends here", excerpt(&next)));
+            return Ok(list);
+        }
+        cursor = Some(next);
+    }
+    list.reports.push(format!("there are more than {MAX_PAGES} pages; the listing ends here"));
+    Ok(list)
+}
+
+impl ToolList {
+    fn add(&mut self, raw: &str) {
+        match ToolDefinition::read(raw) {
+            Err(why) => self.reports.push(format!("a tool was dropped: {why}: {}", excerpt(raw))),
+            Ok(tool) if self.tools.iter().any(|other| other.name == tool.name) => {
+                self.reports.push(format!("the name `{}` came again; the first stands", excerpt(&tool.name)));
+            }
+            Ok(tool) => self.tools.push(tool),
+        }
+    }
+}
+
+impl ToolDefinition {
+    /// Reads one entry of a list. MCP 2026-07-28, server features, tools: `name` and an object as `inputSchema`
+    /// are required.
+    fn read(raw: &str) -> Result<Self, &'static str> {
+        #[derive(Deserialize)]
+        struct Shape<'a> {
+            #[serde(borrow, default)]
+            name: Option<&'a RawValue>,
+            #[serde(borrow, default, rename = "inputSchema")]
+            input_schema: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            description: Option<&'a RawValue>,
+        }
+        if !raw.starts_with('{') {
+            return Err("it is not an object");
+        }
+        let shape: Shape<'_> = serde_json::from_str(raw).map_err(|_| "a key stands twice in it")?;
+        let text = |value: &RawValue| serde_json::from_str::<String>(value.get()).ok();
+        let name = shape.name.and_then(text).ok_or("its name is not a string")?;
+        if name.is_empty() {
+            return Err("its name is empty");
+        }
+        if !shape.input_schema.is_some_and(|schema| schema.get().starts_with('{')) {
+            return Err("its inputSchema is not an object");
+        }
+        Ok(Self { name, description: shape.description.and_then(text), definition: raw.into() })
+    }
+}
+
+/// The start of a server's text, safe to print.
+fn excerpt(text: &str) -> String {
+    let short: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    if text.chars().nth(80).is_some() { format!("{short}…") } else { short }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[&str]) -> ToolList {
+        let mut list = ToolList::default();
+        entries.iter().for_each(|entry| list.add(entry));
+        list
+    }
+
+    /// Report 24: a good tool stays beside whatever stands next to it, and each bad one is reported.
+    #[test]
+    fn bad_tools_are_dropped_one_by_one() {
+        let good = r#"{"name":"good","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":"yes"},"icons":7}"#;
+        let bad = [
+            r#"{"name":"a","inputSchema":null}"#,
+            r#"{"name":"b"}"#,
+            r#"{"name":"c","inputSchema":"x"}"#,
+            r#"{"name":"d","inputSchema":true}"#,
+            r#"{"name":null,"inputSchema":{}}"#,
+            r#"{"inputSchema":{}}"#,
+            r#"{"name":"","inputSchema":{}}"#,
+            "null",
+            "[]",
+        ];
+        let mut entries = bad.to_vec();
+        entries.insert(4, good);
+        let list = list(&entries);
+        assert_eq!(list.tools.len(), 1);
+        assert_eq!(list.tools[0].definition.as_ref(), good, "kept word for word");
+        assert_eq!(list.reports.len(), bad.len(), "{:#?}", list.reports);
+    }
+
+    /// Report 26: of two tools of one name the first stands.
+    #[test]
+    fn a_name_that_comes_twice_is_offered_once() {
+        let list = list(&[
+            r#"{"name":"x","description":"first","inputSchema":{}}"#,
+            r#"{"name":"x","description":"second","inputSchema":{}}"#,
+        ]);
+        assert_eq!(list.tools.len(), 1);
+        assert_eq!(list.tools[0].description.as_deref(), Some("first"));
+        assert!(list.reports[0].contains('x'), "{:?}", list.reports);
+    }
+
+    #[test]
+    fn what_a_server_wrote_is_printed_without_its_control_characters() {
+        assert_eq!(excerpt("a\u{1b}[31m"), r"a\u{1b}[31m");
+    }
+}

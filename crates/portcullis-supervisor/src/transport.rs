@@ -1,0 +1,366 @@
+//! The stdio transport below the SDK's [`Transport`], over any reader and writer.
+//!
+//! Framing is `portcullis-wire`'s. What the SDK would lose or stumble over ends here: results of `tools/call` and
+//! `tools/list` go up as raw text, noise is dropped, a reply that cannot be used fails its own call, and at the
+//! end of the stream every pending call fails at once.
+
+mod writer;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::BytesMut;
+use portcullis_wire::{Decoder, Frame, Id, Limits};
+use rmcp::{
+    RoleClient,
+    model::{
+        ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData,
+        JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult,
+    },
+    transport::Transport,
+};
+use serde_json::Value;
+use thiserror::Error;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    encode::encode_message,
+    ticket::{Ticket, WireFault},
+};
+use writer::{Outgoing, WriterQueue};
+
+/// How much is read from the pipe at once, in bytes: a Linux pipe's whole capacity.
+const READ_BYTES: usize = 64 * 1024;
+
+/// A call's arguments as the caller gave them, in the request's extensions: what was decided upon is what is
+/// sent, byte for byte.
+#[derive(Debug, Clone)]
+pub(crate) struct RawArguments(pub(crate) Arc<str>);
+
+/// Why a message could not be sent.
+#[derive(Debug, Clone, Error)]
+pub(crate) enum TransportError {
+    #[error("the connection is closed")]
+    Closed,
+    #[error("the call was withdrawn before it was written")]
+    Withdrawn,
+    #[error("the message cannot be written as JSON: {0}")]
+    Encode(Arc<serde_json::Error>),
+    #[error("writing failed: {0}")]
+    Write(Arc<std::io::Error>),
+}
+
+/// What the transport saw and dropped, for the server's diagnostics.
+#[derive(Debug, Default)]
+pub(crate) struct WireCounters {
+    /// Lines that are not JSON-RPC.
+    pub(crate) noise: AtomicU64,
+    /// Replies whose id nobody waits for: late, repeated or made up.
+    pub(crate) unclaimed: AtomicU64,
+    /// Replies that could not be used.
+    pub(crate) unusable: AtomicU64,
+}
+
+/// See the module's text.
+pub(crate) struct StdioTransport<R> {
+    reader: R,
+    decoder: Decoder,
+    chunk: BytesMut,
+    inbound: VecDeque<ServerJsonRpcMessage>,
+    pending: Arc<Pending>,
+    outbound: WriterQueue,
+    writer: JoinHandle<()>,
+    counters: Arc<WireCounters>,
+    closed: CancellationToken,
+    phase: Phase,
+}
+
+enum Phase {
+    Open,
+    /// The stream has ended, for this reason; the writer is on its way out.
+    Ending(String),
+    Ended,
+}
+
+/// The calls that wait for a reply, with what is needed to give it up or to fail it.
+#[derive(Default)]
+struct Pending(Mutex<HashMap<RequestId, PendingRequest>>);
+
+struct PendingRequest {
+    raw_result: bool,
+    ticket: Option<Arc<Ticket>>,
+}
+
+impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
+    /// `closed` is cancelled by whoever first sees the end of the connection, this transport included.
+    pub(crate) fn new(
+        reader: R,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        counters: Arc<WireCounters>,
+        closed: CancellationToken,
+    ) -> Self {
+        let (outbound, writer) = writer::start(writer, closed.clone());
+        Self {
+            reader,
+            decoder: Decoder::new(Limits::default()),
+            chunk: BytesMut::with_capacity(READ_BYTES),
+            inbound: VecDeque::new(),
+            pending: Arc::default(),
+            outbound,
+            writer,
+            counters,
+            closed,
+            phase: Phase::Open,
+        }
+    }
+
+    /// Remembers a request's method, or forgets a cancelled one, and turns the message into bytes.
+    fn prepare(&self, message: &ClientJsonRpcMessage) -> Result<Outgoing, TransportError> {
+        let bytes = encode_message(message).map_err(|error| TransportError::Encode(Arc::new(error)))?;
+        let mut ticket = None;
+        match message {
+            JsonRpcMessage::Request(request) => {
+                let raw_result = match &request.request {
+                    ClientRequest::CallToolRequest(call) => {
+                        ticket = call.extensions.get::<Arc<Ticket>>().cloned();
+                        true
+                    }
+                    ClientRequest::ListToolsRequest(_) => true,
+                    _ => false,
+                };
+                self.pending.insert(request.id.clone(), PendingRequest { raw_result, ticket: ticket.clone() });
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    // Its reply, should one come, is late: dropped and counted as unclaimed.
+                    self.pending.remove(id);
+                }
+            }
+            _ => {}
+        }
+        Ok(Outgoing::new(bytes, ticket))
+    }
+
+    fn accept(&mut self, frame: Frame) {
+        match frame {
+            Frame::Response { id, result } => self.accept_result(&request_id(id), result),
+            Frame::Error { id, error } => {
+                let data = error.data.and_then(|data| serde_json::from_str(&data).ok());
+                let code = i32::try_from(error.code).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
+                let error = ErrorData::new(ErrorCode(code), error.message, data);
+                self.fail(id.map(request_id), error, None);
+            }
+            Frame::Unusable { id, reason } => {
+                self.counters.unusable.fetch_add(1, Ordering::Relaxed);
+                let text = reason.to_string();
+                let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, text.clone(), None);
+                self.fail(id.map(request_id), error, Some(WireFault::Unusable(text)));
+            }
+            Frame::Request { id, method, message } => match serde_json::from_str(&message) {
+                Ok(message) => self.inbound.push_back(message),
+                Err(error) => self.refuse(id, &method, &error),
+            },
+            Frame::Notification { method, message } => match serde_json::from_str(&message) {
+                Ok(message) => self.inbound.push_back(message),
+                Err(error) => tracing::debug!(%method, %error, "dropped a notification that does not parse"),
+            },
+            Frame::Noise { text } => {
+                self.counters.noise.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(%text, "dropped a line that is not JSON-RPC");
+            }
+            Frame::Overlong { limit } => {
+                self.phase = Phase::Ending(format!("a line is longer than {limit} bytes"));
+            }
+        }
+    }
+
+    fn accept_result(&mut self, id: &RequestId, result: Box<str>) {
+        let Some((id, request)) = self.pending.claim(id) else {
+            self.counters.unclaimed.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        if request.raw_result {
+            let raw = ServerResult::CustomResult(CustomResult(Value::String(result.into())));
+            self.inbound.push_back(ServerJsonRpcMessage::response(raw, id));
+            return;
+        }
+        match serde_json::from_str::<ServerResult>(&result) {
+            Ok(result) => self.inbound.push_back(ServerJsonRpcMessage::response(result, id)),
+            Err(error) => {
+                let error = ErrorData::new(ErrorCode::PARSE_ERROR, format!("the result is not valid: {error}"), None);
+                self.inbound.push_back(ServerJsonRpcMessage::error(error, Some(id)));
+            }
+        }
+    }
+
+    /// Fails the call that `id` names. A reply without an id can be blamed on a call only when exactly one waits.
+    fn fail(&mut self, id: Option<RequestId>, error: ErrorData, fault: Option<WireFault>) {
+        let claimed = match &id {
+            Some(id) => self.pending.claim(id),
+            None => self.pending.claim_only(),
+        };
+        let Some((id, request)) = claimed else {
+            self.counters.unclaimed.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        if let (Some(ticket), Some(fault)) = (request.ticket, fault) {
+            ticket.fail(fault);
+        }
+        self.inbound.push_back(ServerJsonRpcMessage::error(error, Some(id)));
+    }
+
+    /// Answers a request of the server's that the SDK's types cannot hold.
+    fn refuse(&self, id: Id, method: &str, error: &serde_json::Error) {
+        tracing::debug!(%method, %error, "refused a request that does not parse");
+        let error = ErrorData::new(ErrorCode::INVALID_PARAMS, format!("`{method}` does not parse: {error}"), None);
+        if let Ok(bytes) = encode_message(&ClientJsonRpcMessage::error(error, Some(request_id(id)))) {
+            self.outbound.push(Outgoing::new(bytes, None));
+        }
+    }
+
+    /// Fails everything that still waits. Called once the writer is gone, so each ticket's state is final.
+    fn fail_all(&mut self, reason: &str) {
+        for (id, request) in self.pending.drain() {
+            if let Some(ticket) = request.ticket {
+                ticket.fail(WireFault::Closed(reason.to_owned()));
+            }
+            let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, reason.to_owned(), None);
+            self.inbound.push_back(ServerJsonRpcMessage::error(error, Some(id)));
+        }
+    }
+
+    /// One step of reading. Cancel safe: nothing is taken from the pipe that is not in the decoder afterwards.
+    async fn read(&mut self) {
+        let read = tokio::select! {
+            read = self.reader.read_buf(&mut self.chunk) => read,
+            () = self.closed.cancelled() => {
+                self.phase = Phase::Ending("the connection was closed".to_owned());
+                return;
+            }
+        };
+        match read {
+            Ok(0) => {
+                self.decoder.finish();
+                self.phase = Phase::Ending("the server closed its output".to_owned());
+            }
+            Ok(_) => self.decoder.feed(&self.chunk),
+            Err(error) => self.phase = Phase::Ending(format!("reading failed: {error}")),
+        }
+        self.chunk.clear();
+        while let Some(frame) = self.decoder.next_frame() {
+            self.accept(frame);
+        }
+    }
+}
+
+impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleClient> for StdioTransport<R> {
+    type Error = TransportError;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), TransportError>> + Send + 'static {
+        // Queued here, not in the future: the order of the calls of `send` is the order on the wire.
+        let written = self.prepare(&message).map(|outgoing| self.outbound.push(outgoing));
+        let request = match message {
+            JsonRpcMessage::Request(request) => Some(request.id),
+            _ => None,
+        };
+        let pending = Arc::clone(&self.pending);
+        async move {
+            let result = written?.await.unwrap_or(Err(TransportError::Closed));
+            if let (Err(_), Some(id)) = (&result, request) {
+                pending.remove(&id);
+            }
+            result
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            if let Some(message) = self.inbound.pop_front() {
+                return Some(message);
+            }
+            match &self.phase {
+                Phase::Open => self.read().await,
+                Phase::Ending(reason) => {
+                    let reason = reason.clone();
+                    self.closed.cancel();
+                    let _ = (&mut self.writer).await;
+                    self.fail_all(&reason);
+                    self.phase = Phase::Ended;
+                }
+                Phase::Ended => return None,
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), TransportError> {
+        self.closed.cancel();
+        Ok(())
+    }
+}
+
+impl<R> Drop for StdioTransport<R> {
+    fn drop(&mut self) {
+        // The writer owns the server's standard input: it must close even if nobody called `close`.
+        self.closed.cancel();
+    }
+}
+
+impl Pending {
+    fn insert(&self, id: RequestId, request: PendingRequest) {
+        self.lock().insert(id, request);
+    }
+
+    fn remove(&self, id: &RequestId) {
+        self.lock().remove(id);
+    }
+
+    /// The request that `id` answers. Some servers send a number's text back: `"7"` for `7`.
+    fn claim(&self, id: &RequestId) -> Option<(RequestId, PendingRequest)> {
+        let mut pending = self.lock();
+        if let Some(found) = pending.remove_entry(id) {
+            return Some(found);
+        }
+        let RequestId::String(text) = id else { return None };
+        pending.remove_entry(&RequestId::Number(text.parse().ok()?))
+    }
+
+    fn claim_only(&self) -> Option<(RequestId, PendingRequest)> {
+        let mut pending = self.lock();
+        let mut ids = pending.keys();
+        let (Some(id), None) = (ids.next().cloned(), ids.next()) else { return None };
+        pending.remove_entry(&id)
+    }
+
+    fn drain(&self) -> Vec<(RequestId, PendingRequest)> {
+        self.lock().drain().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RequestId, PendingRequest>> {
+        // No code panics while it holds the lock, and a map is valid at every step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn request_id(id: Id) -> RequestId {
+    match id {
+        Id::Number(number) => RequestId::Number(number),
+        Id::String(text) => RequestId::String(text.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+use std::collections::VecDeque;
+
+use crate::Frame;
+
+mod envelope;
+mod line;
+mod lines;
+mod message;
+mod nesting;
+mod salvage;
+
+pub use line::MAX_MESSAGES_PER_LINE;
+
+use line::LineDecoder;
+use lines::{LineBuffer, Next};
+
+/// What a peer may send at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest line, in bytes, its newline not counted: 64 MiB by default.
+    pub max_line_bytes: usize,
+    /// The deepest nesting of a message, in levels, the envelope counted: 128 by default, so that serde_json reads
+    /// every result with its own limit of 127. A request or notification, which is read whole, may have at most 127.
+    pub max_depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_line_bytes: 64 << 20,
+            max_depth: 128,
+        }
+    }
+}
+
+/// Takes a stream apart into frames. How the stream is cut into chunks makes no difference to them.
+#[derive(Debug)]
+pub struct Decoder {
+    limits: Limits,
+    lines: LineBuffer,
+    decoder: LineDecoder,
+    /// Frames of the last line that were not taken yet.
+    // INVARIANT: at most 2 × `MAX_MESSAGES_PER_LINE` frames: a line is decoded only when this is empty.
+    pending: VecDeque<Frame>,
+    stream: Stream,
+}
+
+/// How far the stream has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Open,
+    /// The end was seen: a last line needs no newline.
+    Ended,
+    // INVARIANT: the buffer is empty, for ever.
+    Dead,
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            lines: LineBuffer::new(limits.max_line_bytes),
+            decoder: LineDecoder::new(limits.max_depth),
+            pending: VecDeque::new(),
+            stream: Stream::Open,
+        }
+    }
+
+    /// Takes the next bytes of the stream. Take the frames, until there is none, before feeding again: what is
+    /// kept is then at most one unfinished line.
+    pub fn feed(&mut self, chunk: &[u8]) {
+        if self.stream == Stream::Open {
+            self.lines.extend(chunk);
+        }
+    }
+
+    /// Says that the stream is over: what stands after the last newline is a line as well.
+    pub fn finish(&mut self) {
+        if self.stream == Stream::Open {
+            self.stream = Stream::Ended;
+        }
+    }
+
+    /// The next frame; `None` where more bytes are needed, or no more can come.
+    pub fn next_frame(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = self.pending.pop_front() {
+                return Some(frame);
+            }
+            match self.lines.next(self.stream == Stream::Ended) {
+                Next::Line(line) => self.decoder.line(line, &mut self.pending),
+                Next::Nothing => return None,
+                Next::Overlong => {
+                    self.stream = Stream::Dead;
+                    self.lines.release();
+                    return Some(Frame::Overlong {
+                        limit: self.limits.max_line_bytes,
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

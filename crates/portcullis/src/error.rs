@@ -1,0 +1,42 @@
+use std::path::PathBuf;
+
+use portcullis_blobs::BlobError;
+use portcullis_config::Diagnostic;
+use portcullis_policy::PolicyErrors;
+use portcullis_router::RouterError;
+use thiserror::Error;
+
+/// Why a hub could not be started or stopped.
+#[derive(Debug, Error)]
+pub enum HubError {
+    /// A file that was named cannot be read.
+    #[error("cannot read `{}`: {source}", .path.display())]
+    Read {
+        /// Which file or folder.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A folder of policies has none.
+    #[error("there is no policy in `{}`: it holds no file that ends in `.cedar` or `.rules`", .0.display())]
+    NoPolicies(PathBuf),
+    /// No server of the documents can be used.
+    #[error("no server can be used{}", listed(.0))]
+    NoServers(Vec<Diagnostic>),
+    /// The policies cannot be loaded; nothing of them is in force.
+    #[error("the policies cannot be used:\n{0}")]
+    Policies(#[from] PolicyErrors),
+    /// The blob store cannot be opened.
+    #[error("the blob store cannot be opened: {0}")]
+    Blobs(#[from] BlobError),
+    /// The router's say.
+    #[error(transparent)]
+    Router(#[from] RouterError),
+}
+
+fn listed(diagnostics: &[Diagnostic]) -> String {
+    diagnostics
+        .iter()
+        .map(|diagnostic| format!("\n{diagnostic}"))
+        .collect()
+}

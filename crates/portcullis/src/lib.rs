@@ -1,0 +1,70 @@
+//! Portcullis, the MCP client hub that you embed: many MCP servers behind one door, each supervised on its own,
+//! every tool call decided by a Cedar policy, every large or binary result kept out of the model's context.
+//!
+//! A [`Hub`] is built from documents that people have (`mcpServers` files, Portcullis' own YAML) or from specs in
+//! code, and from policies. Without policies it denies every call.
+//!
+//! ```
+//! use portcullis::{Document, Hub, Preset};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let servers = r#"{"mcpServers": {"notes": {"command": "/usr/bin/env", "args": ["true"]}}}"#;
+//! let hub = Hub::builder()
+//!     .document(Document::new("mcp.json", servers))
+//!     .preset(Preset::AskByDefault)
+//!     .start()
+//!     .await?;
+//!
+//! // `env true` is no MCP server: its failure is its own, and the call says so.
+//! let error = hub.call("mcp.notes.read", &serde_json::json!({"title": "keys"})).await.unwrap_err();
+//! assert_eq!(error.code(), "timed-out");
+//! assert!(hub.tools().is_empty());
+//! hub.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Its parts can be had alone, without the SDK: features `config`, `policy` and `blobs`.
+
+#[cfg(feature = "hub")]
+mod builder;
+#[cfg(feature = "hub")]
+mod error;
+#[cfg(feature = "hub")]
+mod files;
+#[cfg(feature = "hub")]
+mod hub;
+
+pub use portcullis_types::{
+    AgentId, Alias, Answer, Approver, BlobRef, CapabilityId, Decision, EgressRule, Hash, ParseError,
+    PolicyRef, ReasonCode, ServerId, Source, Tier,
+};
+
+#[cfg(feature = "blobs")]
+pub use portcullis_blobs as blobs;
+#[cfg(feature = "config")]
+pub use portcullis_config as config;
+#[cfg(feature = "policy")]
+pub use portcullis_policy as policy;
+
+#[cfg(feature = "config")]
+pub use portcullis_config::{Diagnostic, Document, ServerSpec};
+#[cfg(feature = "policy")]
+pub use portcullis_policy::{PolicyFile, Preset};
+
+#[cfg(feature = "hub")]
+pub use builder::HubBuilder;
+#[cfg(feature = "hub")]
+pub use error::HubError;
+#[cfg(feature = "hub")]
+pub use files::{read_documents, read_policies};
+#[cfg(feature = "hub")]
+pub use hub::Hub;
+#[cfg(feature = "hub")]
+pub use portcullis_router::{
+    ApprovalHandler, ApprovalRequest, BlobInfo, CallError, CallOutcome, CallRequest, Catalog, CatalogTool,
+    ElicitationHandler, Event, EventRecord, EventStream, HookAnswer, Oversize, PersonAnswer, ServerStatus,
+    ShapeOptions, ShapedResult,
+};
+#[cfg(feature = "hub")]
+pub use portcullis_supervisor::{ElicitationReply, ElicitationRequest, LifecycleOptions};
