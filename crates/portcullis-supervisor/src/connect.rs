@@ -191,6 +191,7 @@ impl Handshake {
         transport: T,
         link: Link,
     ) -> Result<Established, ConnectError> {
+        let (server, elicitation) = (self.client.server.clone(), self.client.elicitation.clone());
         let (progress, tools_changed) = (Arc::clone(&self.client.progress), Arc::clone(&self.client.tools_changed));
         let mode = match self.era {
             Era::Modern => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::NO_INITIALIZE] },
@@ -220,6 +221,8 @@ impl Handshake {
             gate: Gate::default(),
             progress,
             closed: link.closed,
+            server,
+            elicitation,
         };
         Ok(Established {
             connection: Arc::new(connection),

@@ -1,6 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use portcullis_config::Timeouts;
+use portcullis_types::ServerId;
 use rmcp::{
     RoleClient,
     model::{
@@ -14,8 +15,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    elicitation::ElicitationResponder,
     error::CallFault,
     gate::Gate,
+    rounds::{InputRequired, MAX_ROUNDS, Round},
     service::ProgressTable,
     ticket::{Ticket, WireFault},
     transport::RawArguments,
@@ -32,6 +35,8 @@ pub(crate) struct Connection {
     pub(crate) gate: Gate,
     pub(crate) progress: Arc<ProgressTable>,
     pub(crate) closed: CancellationToken,
+    pub(crate) server: ServerId,
+    pub(crate) elicitation: Option<Arc<dyn ElicitationResponder>>,
 }
 
 impl Connection {
@@ -39,10 +44,36 @@ impl Connection {
     ///
     /// The idle deadline is renewed by progress, the cap is not. Dropped while it waits, the server is told
     /// `notifications/cancelled` once.
+    ///
+    /// A tool that needs something of the user first is answered and called again, which the protocol means as one
+    /// call.
     pub(crate) async fn call(
         &self,
         tool: &str,
         arguments: Arc<str>,
+        deadlines: Timeouts,
+    ) -> Result<String, CallFault> {
+        let mut round = Round::default();
+        for _ in 0..=MAX_ROUNDS {
+            let raw = self.send(tool, Arc::clone(&arguments), round, deadlines).await?;
+            let required = match InputRequired::read(&raw) {
+                None => return Ok(raw),
+                Some(required) => required.map_err(|error| CallFault::BadReply { reason: error.to_string() })?,
+            };
+            round = required
+                .answer(&self.server, self.elicitation.as_ref())
+                .await
+                .map_err(|reason| CallFault::BadReply { reason })?;
+        }
+        Err(CallFault::BadReply { reason: format!("the tool asked for more than {MAX_ROUNDS} rounds of input") })
+    }
+
+    /// Sends one request and waits for its reply.
+    async fn send(
+        &self,
+        tool: &str,
+        arguments: Arc<str>,
+        round: Round,
         deadlines: Timeouts,
     ) -> Result<String, CallFault> {
         let Some(_pass) = self.gate.enter() else {
@@ -50,7 +81,10 @@ impl Connection {
         };
         let started = Instant::now();
         let ticket = Arc::new(Ticket::default());
-        let mut request = CallToolRequest::new(CallToolRequestParams::new(tool.to_owned()));
+        let mut params = CallToolRequestParams::new(tool.to_owned());
+        params.input_responses = round.responses;
+        params.request_state = round.state;
+        let mut request = CallToolRequest::new(params);
         request.extensions.insert(RawArguments(arguments));
         request.extensions.insert(Arc::clone(&ticket));
         let queued = self.peer.send_request_with_option(

@@ -6,14 +6,13 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use portcullis_types::ServerId;
 use rmcp::{
     RoleClient, Service,
     model::{
-        ClientCapabilities, ClientConfig, ClientResult, ElicitRequestParams, ElicitResult, ElicitationAction,
+        ClientCapabilities, ClientConfig, ClientResult, ElicitResult, ElicitationAction,
         ElicitationCapability, ErrorData, Implementation, ProgressToken, ProtocolVersion, ServerNotification,
         ServerRequest,
     },
@@ -21,10 +20,7 @@ use rmcp::{
 };
 use tokio::sync::Notify;
 
-use crate::elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder};
-
-/// How long a person may take to answer an elicitation.
-const ELICITATION_WAIT: Duration = Duration::from_secs(120);
+use crate::elicitation::{ElicitationResponder, elicit};
 
 /// One connection's client side.
 pub(crate) struct ClientService {
@@ -32,35 +28,6 @@ pub(crate) struct ClientService {
     pub(crate) elicitation: Option<Arc<dyn ElicitationResponder>>,
     pub(crate) progress: Arc<ProgressTable>,
     pub(crate) tools_changed: Arc<Notify>,
-}
-
-impl ClientService {
-    async fn elicit(&self, params: ElicitRequestParams) -> ElicitResult {
-        let request = match params {
-            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
-                let schema = serde_json::to_string(&requested_schema).unwrap_or_default();
-                ElicitationRequest::Form { message, schema }
-            }
-            // Only https is ever shown to a person.
-            ElicitRequestParams::UrlElicitationParams { message, url, .. } if url.starts_with("https://") => {
-                ElicitationRequest::Url { message, url }
-            }
-            _ => return ElicitResult::new(ElicitationAction::Decline),
-        };
-        let Some(responder) = &self.elicitation else {
-            return ElicitResult::new(ElicitationAction::Decline);
-        };
-        let reply = tokio::time::timeout(ELICITATION_WAIT, responder.respond(self.server.clone(), request));
-        match reply.await.unwrap_or(ElicitationReply::Cancel) {
-            ElicitationReply::Accept(content) => {
-                let mut result = ElicitResult::new(ElicitationAction::Accept);
-                result.content = content.and_then(|content| serde_json::from_str(&content).ok());
-                result
-            }
-            ElicitationReply::Decline => ElicitResult::new(ElicitationAction::Decline),
-            ElicitationReply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
-        }
-    }
 }
 
 impl Service<RoleClient> for ClientService {
@@ -72,7 +39,8 @@ impl Service<RoleClient> for ClientService {
         match request {
             ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
             ServerRequest::ElicitRequest(request) => {
-                Ok(ClientResult::ElicitResult(self.elicit(request.params).await))
+                let result = elicit(&self.server, self.elicitation.as_ref(), Some(request.params)).await;
+                Ok(ClientResult::ElicitResult(result))
             }
             // An elicitation whose schema the SDK cannot hold is still an elicitation, and nobody can answer it.
             ServerRequest::CustomRequest(request) if request.method == "elicitation/create" => {

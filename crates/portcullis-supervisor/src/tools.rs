@@ -70,9 +70,11 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
     let mut cursor: Option<String> = None;
     let mut seen = HashSet::new();
     for _ in 0..MAX_PAGES {
-        let mut request = ListToolsRequest::default();
-        // `""` is a cursor like any other.
-        request.params = cursor.clone().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let request = ListToolsRequest {
+            // `""` is a cursor like any other.
+            params: cursor.clone().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor))),
+            ..ListToolsRequest::default()
+        };
         let handle = peer
             .send_request_with_option(ClientRequest::ListToolsRequest(request), PeerRequestOptions::no_options())
             .await

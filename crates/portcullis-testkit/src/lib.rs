@@ -36,12 +36,14 @@ mod error;
 mod files;
 mod payload;
 mod process;
+mod program;
 mod script;
 
 pub use engine::{ExitReason, serve};
 pub use error::Error;
 pub use payload::{base64, pseudo_random};
 pub use process::serve_stdio;
+pub use program::run;
 pub use script::{
     AtEof, BadReply, Behaviour, CrashPoint, Descendant, Detach, Discover, Era, Handshake, ListReply, Listing,
     Noise, Noises, Page, Paging, Process, Script, Shown, Tool, UnlessFile,

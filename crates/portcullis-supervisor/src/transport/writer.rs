@@ -100,7 +100,11 @@ async fn write(
         ticket.not_sent();
     }
     match result {
-        Ok(()) => output.flush().await.map_err(|error| TransportError::Write(Arc::new(error))),
+        Ok(()) => tokio::select! {
+            flushed = output.flush() => flushed.map_err(|error| TransportError::Write(Arc::new(error))),
+            // A flush that never ends must not hold up the end of the connection.
+            () = closed.cancelled() => Err(TransportError::Closed),
+        },
         failed => failed,
     }
 }

@@ -51,9 +51,11 @@ impl LineBuffer {
         self.compact();
         let needed = self.bytes.len().saturating_add(chunk.len());
         if needed > self.bytes.capacity() {
-            // Doubling keeps the copying linear; the cap keeps it from taking twice the limit.
+            // Doubling keeps the copying linear. The cap keeps one unfinished line from taking twice the limit; a
+            // caller that leaves lines lying is past it.
             let most = self.max_line_bytes.saturating_add(chunk.len());
-            let wanted = self.bytes.capacity().saturating_mul(2).min(most).max(needed);
+            let cap = if needed <= most { most } else { usize::MAX };
+            let wanted = self.bytes.capacity().saturating_mul(2).min(cap).max(needed);
             #[cfg(test)]
             {
                 self.work.moved += self.bytes.len();

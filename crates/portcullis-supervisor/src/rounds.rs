@@ -1,0 +1,116 @@
+//! Multi round trips (MCP 2026-07-28, SEP-2322): a tool that needs something of the user first answers with what it
+//! needs, and is called again with the answers. The SDK does not see these results, since they pass as raw text.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use portcullis_types::ServerId;
+use rmcp::model::ElicitRequestParams;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::elicitation::{ElicitationResponder, elicit};
+
+/// The most rounds that one call may take.
+pub(crate) const MAX_ROUNDS: usize = 8;
+
+/// What goes along with a call that is made again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Round {
+    pub(crate) responses: Option<BTreeMap<String, Value>>,
+    /// The server's own, word for word; never looked into.
+    pub(crate) state: Option<String>,
+}
+
+/// What a tool needs before it can go on.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InputRequired {
+    #[serde(default)]
+    input_requests: BTreeMap<String, InputRequest>,
+    #[serde(default)]
+    request_state: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InputRequest {
+    method: String,
+    #[serde(default)]
+    params: Value,
+}
+
+impl InputRequired {
+    /// `raw` as such a result; `None` for every other.
+    pub(crate) fn read(raw: &str) -> Option<Result<Self, serde_json::Error>> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Kind {
+            #[serde(default)]
+            result_type: Option<Value>,
+        }
+        // Nearly every result is of another kind: only those that hold the word are parsed.
+        if !raw.contains("input_required") {
+            return None;
+        }
+        let kind: Kind = serde_json::from_str(raw).ok()?;
+        (kind.result_type? == "input_required").then(|| serde_json::from_str(raw))
+    }
+
+    /// The next round, with an answer to each question. Only elicitations are answered; the error names what else
+    /// was wanted.
+    pub(crate) async fn answer(
+        self,
+        server: &ServerId,
+        responder: Option<&Arc<dyn ElicitationResponder>>,
+    ) -> Result<Round, String> {
+        let mut responses = BTreeMap::new();
+        for (key, request) in self.input_requests {
+            if request.method != "elicitation/create" {
+                let method: String = request.method.chars().take(80).flat_map(char::escape_debug).collect();
+                return Err(format!("the tool wants `{method}` of the client, which is not offered"));
+            }
+            let params = serde_json::from_value::<ElicitRequestParams>(request.params).ok();
+            let result = elicit(server, responder, params).await;
+            responses.insert(key, serde_json::to_value(result).map_err(|error| error.to_string())?);
+        }
+        let responses = (!responses.is_empty()).then_some(responses);
+        Ok(Round { responses, state: self.request_state })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ELICITS: &str = r#"{"resultType":"input_required","requestState":"s\u00e9al","inputRequests":{
+        "name":{"method":"elicitation/create","params":{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{}}}},
+        "odd":{"method":"elicitation/create","params":{"message":7}}}}"#;
+
+    #[tokio::test]
+    async fn with_nobody_to_answer_each_elicitation_is_declined_and_the_state_goes_back() {
+        let required = InputRequired::read(ELICITS).unwrap().unwrap();
+        let round = required.answer(&"a".parse().unwrap(), None).await.unwrap();
+        assert_eq!(round.state.as_deref(), Some("séal"));
+        let responses = serde_json::to_value(round.responses.unwrap()).unwrap();
+        assert_eq!(responses, serde_json::json!({"name": {"action": "decline"}, "odd": {"action": "decline"}}));
+    }
+
+    #[tokio::test]
+    async fn what_else_is_wanted_of_the_client_is_refused_by_name() {
+        let raw = r#"{"resultType":"input_required","inputRequests":{"x":{"method":"files/all"}}}"#;
+        let required = InputRequired::read(raw).unwrap().unwrap();
+        let error = required.answer(&"a".parse().unwrap(), None).await.unwrap_err();
+        assert!(error.contains("`files/all`"), "{error}");
+    }
+
+    #[test]
+    fn other_results_that_hold_the_word_are_none() {
+        for raw in [
+            r#"{"content":[{"type":"text","text":"input_required"}]}"#,
+            r#"{"resultType":"complete","content":["input_required"]}"#,
+            r#"{"content":{"resultType":"input_required"}}"#,
+            "input_required",
+        ] {
+            assert!(InputRequired::read(raw).is_none(), "{raw}");
+        }
+    }
+}
