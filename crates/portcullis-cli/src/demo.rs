@@ -45,11 +45,14 @@ pub(crate) async fn run(arguments: DemoArguments) -> ExitStatus {
             return (&error).into();
         }
     };
-    let ended = tokio::select! {
-        ended = Story::new(hub, teller).tell() => ended,
+    let story = Story::new(hub, teller);
+    let told = tokio::select! {
+        () = story.tell() => true,
         () = interrupted() => false,
     };
-    if ended {
+    // The gate closes in any case: an interrupted demo leaves no process either.
+    let went_well = story.close().await;
+    if told && went_well {
         ExitStatus::Done
     } else {
         ExitStatus::Failed

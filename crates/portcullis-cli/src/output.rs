@@ -1,44 +1,40 @@
 //! Printing: results on standard output, everything else on standard error.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is where the program prints"
-)]
-
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
 /// Prints a line of a result.
 pub(crate) fn line(text: &str) {
-    println!("{text}");
+    // A reader that has seen enough, as in `… | head`, closes the pipe: that is no failure of ours.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
 /// Prints data as one line of JSON.
 pub(crate) fn json(data: &impl Serialize) {
     match serde_json::to_string(data) {
-        Ok(text) => println!("{text}"),
+        Ok(text) => line(&text),
         Err(failure) => error(&format!("the result cannot be printed as JSON: {failure}")),
     }
 }
 
 /// Says something beside the result.
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Says what went wrong.
 pub(crate) fn error(text: &str) {
-    eprintln!("error: {text}");
+    note(&format!("error: {text}"));
 }
 
 /// Sends the log to standard error: warnings, or what `PORTCULLIS_LOG` asks for.
 pub(crate) fn init_log() {
-    // The SDK logs whole messages, arguments and results included: never below its warnings.
+    // The SDK logs whole messages, arguments and results included: nothing asked for makes it say more than errors.
     const ALWAYS: &str = "rmcp=error";
     #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
     let wanted = std::env::var("PORTCULLIS_LOG").unwrap_or_else(|_| "warn".to_owned());
+    let wanted = without_sdk(&wanted);
     let filter = tracing_subscriber::EnvFilter::try_new(format!("{wanted},{ALWAYS}"))
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("warn,{ALWAYS}")));
     let _ = tracing_subscriber::fmt()
@@ -47,6 +43,27 @@ pub(crate) fn init_log() {
         .with_ansi(std::io::stderr().is_terminal())
         .without_time()
         .try_init();
+}
+
+fn without_sdk(directives: &str) -> String {
+    let kept: Vec<_> = directives
+        .split(',')
+        .filter(|directive| !directive.trim().starts_with("rmcp"))
+        .collect();
+    kept.join(",")
+}
+
+/// As [`safe`], but on one line and of at most `most` characters: what stands in a question to a person must not
+/// push the question out of sight. A cut shows, with the whole length.
+pub(crate) fn inline(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    let short: String = text.chars().take(most).collect();
+    let line = safe(&short).replace('\n', "\\n").replace('\t', "\\t");
+    if length > most {
+        format!("{line}… ({length} characters in all)")
+    } else {
+        line
+    }
 }
 
 /// Text from a server, safe for a terminal: no control, bidirectional or invisible character comes through.
@@ -80,5 +97,22 @@ mod tests {
             "a\\u{1b}[2J\\u{202e}b\\u{e0041}\nc"
         );
         assert_eq!(safe("größe 日本 🏰"), "größe 日本 🏰");
+    }
+
+    #[test]
+    fn what_is_asked_stays_on_its_line() {
+        assert_eq!(
+            inline("x\r\u{1b}[2K\nnotes\t{}", 80),
+            "x\\u{d}\\u{1b}[2K\\nnotes\\t{}"
+        );
+        assert_eq!(inline("abcdef", 3), "abc… (6 characters in all)");
+    }
+
+    #[test]
+    fn the_sdk_is_never_made_to_log_messages() {
+        assert_eq!(
+            without_sdk("debug,rmcp::service=trace, rmcp=debug,portcullis=info"),
+            "debug,portcullis=info"
+        );
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn outcome(result: &RawValue, modern: bool) -> serde_json::Result<Box
 /// to read, and the reason as data in `_meta`.
 pub(crate) fn refusal(error: &CallError, modern: bool) -> serde_json::Result<Box<RawValue>> {
     let mut result = json!({
-        "content": [{"type": "text", "text": error.to_string()}],
+        "content": [{"type": "text", "text": cut(error.to_string())}],
         "isError": true,
         "_meta": {"portcullis/error": {"code": error.code(), "decision": error.decision()}},
     });
@@ -70,4 +70,16 @@ pub(crate) fn refusal(error: &CallError, modern: bool) -> serde_json::Result<Box
         members.insert("resultType".to_owned(), "complete".into());
     }
     to_raw_value(&result)
+}
+
+/// The most of an error's text that the model is shown, in characters: part of it may be a server's.
+const SHOWN: usize = 4_000;
+
+fn cut(text: String) -> String {
+    let length = text.chars().count();
+    if length <= SHOWN {
+        return text;
+    }
+    let short: String = text.chars().take(SHOWN).collect();
+    format!("{short}… ({length} characters in all)")
 }

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use portcullis_router::{CallError, CallRequest, Catalog, Router};
-use portcullis_types::Hash;
+use portcullis_types::{CapabilityId, Hash};
 use rmcp::{
     RoleServer, ServerHandler, Service,
     model::{
@@ -70,11 +70,7 @@ impl Gateway {
         modern: bool,
     ) -> Result<ServerResult, ErrorData> {
         let name = request.params.name.as_ref();
-        let catalog = self.router.settled_within(LIST_WAIT).await;
-        let capability = match catalog.resolve_alias(name) {
-            Some(capability) => capability.clone(),
-            None => name.parse().map_err(|_| unknown(name))?,
-        };
+        let capability = self.capability(name).await?;
         let arguments = match context.extensions.get::<RawArguments>() {
             Some(RawArguments(raw)) => raw.to_string(),
             None => request
@@ -98,6 +94,18 @@ impl Gateway {
             ) => Err(unknown(name)),
             Err(error) => raw_result(reply::refusal(&error, modern)),
         }
+    }
+}
+
+impl Gateway {
+    /// What `name` stands for: an alias, or an id. Only where it is neither are servers waited for that are still on
+    /// their first way up: a call to one that is there never waits for another.
+    async fn capability(&self, name: &str) -> Result<CapabilityId, ErrorData> {
+        let known = |catalog: &Catalog| catalog.resolve_alias(name).cloned().or_else(|| name.parse().ok());
+        if let Some(capability) = known(&self.router.catalog()) {
+            return Ok(capability);
+        }
+        known(&*self.router.settled_within(LIST_WAIT).await).ok_or_else(|| unknown(name))
     }
 }
 

@@ -1,23 +1,34 @@
 //! The transport to the client, below the SDK: arguments are kept as they came, raw results go out as they are.
 
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use portcullis_wire::{Decoder, Frame, Id, Limits};
 use rmcp::{
     RoleServer,
     model::{
-        ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, RequestId,
+        ClientJsonRpcMessage, ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, RequestId,
         ServerJsonRpcMessage, ServerResult,
     },
     transport::Transport,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde::Serialize;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::Mutex,
+    time::timeout,
 };
 
+/// How long closing the output may take.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// How much is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -124,30 +135,35 @@ where
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.output.lock().await.shutdown().await
+        let output = Arc::clone(&self.output);
+        // A client that reads no more may hold a write up for ever, and the output with it.
+        let closed = timeout(CLOSE_WAIT, async move { output.lock().await.shutdown().await });
+        closed
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-/// A request, with the arguments of a call as they were written.
+/// A request. The arguments of a call do not pass the SDK, which would round numbers and refuse some: they are taken
+/// out of the message and travel beside it as they were written.
 fn request(message: &str) -> serde_json::Result<ClientJsonRpcMessage> {
-    #[derive(Deserialize)]
-    struct Outer<'a> {
-        #[serde(borrow)]
-        params: Option<Params<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct Params<'a> {
-        #[serde(borrow)]
-        arguments: Option<&'a RawValue>,
-    }
-    let mut parsed: ClientJsonRpcMessage = serde_json::from_str(message)?;
-    if let JsonRpcMessage::Request(request) = &mut parsed
-        && let ClientRequest::CallToolRequest(call) = &mut request.request
-        && let Outer {
-            params: Some(Params { arguments: Some(raw) }),
-        } = serde_json::from_str(message)?
-    {
-        call.extensions_mut().insert(RawArguments(raw.get().into()));
+    type Members = BTreeMap<String, Box<RawValue>>;
+    let mut members: Members = serde_json::from_str(message)?;
+    let is_call = members
+        .get("method")
+        .is_some_and(|method| method.get() == r#""tools/call""#);
+    let Some(params) = members.get("params").filter(|_| is_call) else {
+        return serde_json::from_str(message);
+    };
+    let mut params: Members = serde_json::from_str(params.get())?;
+    let arguments = params.remove("arguments");
+    members.insert("params".to_owned(), to_raw_value(&params)?);
+    let mut parsed: ClientJsonRpcMessage = serde_json::from_str(&serde_json::to_string(&members)?)?;
+    if let (Some(arguments), JsonRpcMessage::Request(request)) = (arguments, &mut parsed) {
+        request
+            .request
+            .extensions_mut()
+            .insert(RawArguments(arguments.get().into()));
     }
     Ok(parsed)
 }
@@ -199,7 +215,7 @@ mod tests {
 
     #[test]
     fn arguments_are_kept_word_for_word() {
-        let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"n":1.10, "big":123456789012345678901234567890}}}"#;
+        let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"n":1.10, "big":123456789012345678901234567890, "huge":1e400}}}"#;
         let parsed = request(line).unwrap();
         let JsonRpcMessage::Request(request) = parsed else {
             panic!("it is a request")
@@ -207,7 +223,7 @@ mod tests {
         let RawArguments(raw) = request.request.extensions().get().unwrap();
         assert_eq!(
             raw.as_ref(),
-            r#"{"n":1.10, "big":123456789012345678901234567890}"#
+            r#"{"n":1.10, "big":123456789012345678901234567890, "huge":1e400}"#
         );
     }
 }

@@ -108,7 +108,10 @@ mod tests {
                 tokio::spawn(async move { admission.enter(&capability, soon).await.map(drop) })
             })
             .collect();
-        tokio::task::yield_now().await;
+        let door = admission.0.values().next().unwrap();
+        while door.waiting.load(Ordering::Acquire) < WAITING {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(
             admission.enter(&capability, soon).await.unwrap_err().code(),
             "busy"

@@ -9,6 +9,8 @@ use portcullis_supervisor::ToolList;
 use portcullis_types::{Alias, CapabilityId, ServerId};
 use serde::Serialize;
 
+use crate::pins::Pins;
+
 /// An immutable snapshot of all that can be called. The router publishes a new one on each change; calls read it.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
@@ -17,6 +19,7 @@ pub struct Catalog {
     aliases: HashMap<String, CapabilityId>,
     servers: BTreeMap<ServerId, ServerStatus>,
     reports: Vec<String>,
+    pins: Pins,
 }
 
 /// One tool of the catalog.
@@ -51,7 +54,13 @@ pub struct ServerStatus {
     /// The newest listing that this catalog knows.
     #[serde(skip)]
     pub(crate) version: u64,
+    /// Whether it has come up or failed once.
+    #[serde(skip)]
+    settled: bool,
 }
+
+/// Names longer than this, in bytes, are not compared: the comparison takes the product of both lengths.
+const LONGEST_MEANT: usize = 128;
 
 impl Catalog {
     /// The catalog before any server has said a word.
@@ -68,6 +77,7 @@ impl Catalog {
             pid: None,
             tools: 0,
             version: 0,
+            settled: !spec.enabled,
         };
         Self {
             servers: specs.map(|spec| (spec.id.clone(), status(spec))).collect(),
@@ -110,10 +120,11 @@ impl Catalog {
         self.disabled.contains(capability)
     }
 
-    /// True once no server is on its first way up.
+    /// True once every server has come up or failed once. One that is on its way up again does not count: nobody
+    /// waits for it but its own callers.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.servers.values().all(|status| status.state != "connecting")
+        self.servers.values().all(|status| status.settled)
     }
 
     pub(crate) fn version_of(&self, server: &ServerId) -> u64 {
@@ -122,9 +133,12 @@ impl Catalog {
 
     /// The offered tool of the same server whose name is nearest to `wanted`'s, if any is near.
     pub(crate) fn nearest(&self, wanted: &CapabilityId) -> Option<CapabilityId> {
+        if wanted.tool().len() > LONGEST_MEANT {
+            return None;
+        }
         self.tools
             .keys()
-            .filter(|other| other.server() == wanted.server())
+            .filter(|other| other.server() == wanted.server() && other.tool().len() <= LONGEST_MEANT)
             .map(|other| (strsim::damerau_levenshtein(other.tool(), wanted.tool()), other))
             .min()
             .filter(|(distance, _)| *distance <= 1 + wanted.tool().chars().count() / 3)
@@ -140,6 +154,8 @@ impl Catalog {
     ) {
         if let Some(status) = self.servers.get_mut(server) {
             status.state = state;
+            // Before its first attempt a server is idle.
+            status.settled |= !matches!(state, "idle" | "connecting");
             status.reason = reason;
             status.pid = pid;
         }
@@ -163,16 +179,14 @@ impl Catalog {
                 continue;
             }
             let auto_approve = !spec.disabled_auto_approve_tools.contains(&tool.name);
+            let mut facts =
+                ToolFacts::from_definition(capability.clone(), transport, &tool.definition, auto_approve);
+            facts.definition_changed = self.pins.is_changed(&capability, &tool.definition);
             let entry = CatalogTool {
                 alias: capability.alias(),
                 description: tool.description.clone(),
                 definition: Arc::clone(&tool.definition),
-                facts: ToolFacts::from_definition(
-                    capability.clone(),
-                    transport,
-                    &tool.definition,
-                    auto_approve,
-                ),
+                facts,
                 version,
                 capability: capability.clone(),
             };

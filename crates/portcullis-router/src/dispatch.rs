@@ -27,11 +27,14 @@ use crate::{
     error::CallError,
     event::{Event, EventBus},
     router::RouterOptions,
-    shape::shape,
+    shape::{BlobInfo, shape},
 };
 
 /// How long somebody may take to approve a call.
 const APPROVAL_WAIT: Duration = Duration::from_secs(120);
+/// Who approved or refused, as events name them.
+const HOOK: &str = "hook";
+const PERSON: &str = "person";
 /// How often a call that was not sent is tried again, within its deadline.
 const ATTEMPTS: usize = 16;
 
@@ -85,13 +88,20 @@ impl Dispatch {
             tier: request.tier.unwrap_or(self.options.tier),
             grant: None,
         };
+        let mut ending = Ending {
+            events: &self.events,
+            number: call.number,
+            capability: call.capability.clone(),
+            began,
+            told: false,
+        };
         let result = self.run(&mut call, began).await;
-        self.tell_result(&call, &result, began.elapsed());
+        ending.tell(&result);
         result
     }
 
-    /// Lookup, decision, approval and sending. Whatever had to wait on the way, for a person or for a restart, is
-    /// followed by lookup and decision anew: neither the tool nor the policies need be what they were.
+    /// Lookup, decision, approval and sending. Where a person was asked, or another connection took the place of the
+    /// one that was decided on, lookup and decision are made anew: the tool need not be what it was.
     async fn run(&self, call: &mut Call, began: Instant) -> Result<CallOutcome, CallError> {
         let upstream =
             self.upstreams
@@ -103,13 +113,15 @@ impl Dispatch {
         let deadlines = upstream.timeouts();
         let mut deadline = began + deadlines.call;
         let mut attempt = 0;
+        // After a failure only a newer connection will do, and each has a listing of its own.
+        let mut at_least = 0;
         loop {
             let tool = self.look_up(call, upstream, deadline).await?;
             let decision = self.decide(call, &tool);
             match decision.answer {
                 Answer::Allow => {}
                 Answer::Deny => return Err(call.denied(decision)),
-                Answer::Ask if call.is_granted(&tool) => {}
+                Answer::Ask if call.is_granted(&tool, &decision) => {}
                 Answer::Ask => {
                     self.ask(call, &tool, decision).await?;
                     // The time that somebody took to answer is not the server's.
@@ -122,7 +134,10 @@ impl Dispatch {
                 fault,
             };
             let permit = self.admission.enter(&call.capability, deadline).await?;
-            let ready = upstream.ready(deadline, tool.version).await.map_err(fault)?;
+            let ready = upstream
+                .ready(deadline, at_least.max(tool.version))
+                .await
+                .map_err(fault)?;
             if ready.version() != tool.version {
                 drop(permit);
                 self.catch_up(call, &ready, deadline).await?;
@@ -154,7 +169,8 @@ impl Dispatch {
                 }
                 // Nothing of it went out, so sending it on the next connection sends it once.
                 Err(CallFault::NotSent { .. }) if attempt < ATTEMPTS && Instant::now() < deadline => {
-                    attempt += 1
+                    attempt += 1;
+                    at_least = ready.version() + 1;
                 }
                 Err(other) => return Err(fault(other)),
             }
@@ -259,9 +275,9 @@ impl Dispatch {
             .unwrap_or(HookAnswer::NoOpinion);
         let may_allow = decision.approver == Some(Approver::PersonOrHook);
         match hook {
-            HookAnswer::Deny(reason) => return Err(self.refused(call, "hook", reason, decision)),
+            HookAnswer::Deny(reason) => return Err(self.refused(call, HOOK, reason, decision)),
             HookAnswer::Allow if may_allow => {
-                self.grant(call, tool, "hook");
+                self.grant(call, tool, HOOK);
                 return Ok(());
             }
             HookAnswer::Allow | HookAnswer::NoOpinion => {}
@@ -271,10 +287,10 @@ impl Dispatch {
             .unwrap_or(PersonAnswer::Nobody)
         {
             PersonAnswer::Allow => {
-                self.grant(call, tool, "person");
+                self.grant(call, tool, PERSON);
                 Ok(())
             }
-            PersonAnswer::Deny(reason) => Err(self.refused(call, "person", reason, decision)),
+            PersonAnswer::Deny(reason) => Err(self.refused(call, PERSON, reason, decision)),
             PersonAnswer::Nobody => {
                 self.tell_approval(call, "unanswered", "nobody");
                 Err(call.needs_approval(decision))
@@ -308,32 +324,68 @@ impl Dispatch {
             by,
         });
     }
+}
 
-    fn tell_result(&self, call: &Call, result: &Result<CallOutcome, CallError>, took: Duration) {
-        let (outcome, error, size_bytes, blobs) = match result {
+/// Tells how a call ended, also one whose caller has gone away in the middle of it.
+struct Ending<'a> {
+    events: &'a EventBus,
+    number: u64,
+    capability: CapabilityId,
+    began: Instant,
+    told: bool,
+}
+
+impl Ending<'_> {
+    fn tell(&mut self, result: &Result<CallOutcome, CallError>) {
+        match result {
             Ok(done) => {
                 let outcome = if done.result.is_error { "tool-error" } else { "ok" };
-                (outcome, None, done.result.size_bytes, done.result.blobs.clone())
+                self.event(outcome, None, done.result.size_bytes, done.result.blobs.clone());
             }
-            Err(error) => (error.code(), Some(error.to_string()), 0, Vec::new()),
-        };
+            Err(error) => self.event(error.code(), error.without_content(), 0, Vec::new()),
+        }
+    }
+
+    fn event(
+        &mut self,
+        outcome: &'static str,
+        error: Option<String>,
+        size_bytes: usize,
+        blobs: Vec<BlobInfo>,
+    ) {
+        self.told = true;
         self.events.tell(Event::ToolResult {
-            call: call.number,
-            capability: call.capability.clone(),
+            call: self.number,
+            capability: self.capability.clone(),
             outcome,
             error,
-            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             size_bytes,
             blobs,
         });
     }
 }
 
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if !self.told {
+            self.event(
+                "cancelled",
+                Some("the caller no longer waits".to_owned()),
+                0,
+                Vec::new(),
+            );
+        }
+    }
+}
+
 impl Call {
-    fn is_granted(&self, tool: &CatalogTool) -> bool {
-        self.grant
-            .as_ref()
-            .is_some_and(|grant| grant.definition == tool.definition)
+    /// Whether somebody who may has approved this very definition.
+    fn is_granted(&self, tool: &CatalogTool, decision: &Decision) -> bool {
+        self.grant.as_ref().is_some_and(|grant| {
+            let may = grant.by == PERSON || decision.approver == Some(Approver::PersonOrHook);
+            may && grant.definition == tool.definition
+        })
     }
 
     fn denied(&self, decision: Decision) -> CallError {

@@ -5,6 +5,7 @@ use portcullis_config::{ServerSpec, TransportSpec};
 use portcullis_policy::{DecisionPoint, ElicitationQuestion};
 use portcullis_supervisor::{ElicitationReply, ElicitationRequest, ElicitationResponder};
 use portcullis_types::{AgentId, Answer, ServerId, Source, Tier};
+use url::Url;
 
 use crate::{
     approval::ElicitationHandler,
@@ -89,10 +90,29 @@ impl fmt::Debug for PermittedElicitation {
     }
 }
 
-/// The host part of a URL, for the policies to read; empty where there is none.
+/// The host of an address as a browser reads it, for the policies; empty where there is none.
 fn host_of(url: &str) -> String {
-    let authority = url.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
-    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    host.split(':').next().unwrap_or_default().to_ascii_lowercase()
+    Url::parse(url)
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_the_one_that_a_browser_would_go_to() {
+        for (url, host) in [
+            ("https://evil.example\\@good.example/", "evil.example"),
+            ("https://good.example@evil.example/", "evil.example"),
+            ("https:///evil.example/x", "evil.example"),
+            ("https://GOOD.example:8443/x", "good.example"),
+            ("https://[::1]/x", "[::1]"),
+            ("https://", ""),
+        ] {
+            assert_eq!(host_of(url), host, "{url}");
+        }
+    }
 }

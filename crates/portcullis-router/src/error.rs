@@ -132,6 +132,21 @@ impl CallError {
         }
     }
 
+    /// The message, where nothing in it is the server's own text: that may be the very content of a result.
+    pub(crate) fn without_content(&self) -> Option<String> {
+        match self {
+            Self::Upstream {
+                fault: CallFault::Rpc { code, .. },
+                ..
+            } => Some(format!("JSON-RPC error {code}")),
+            Self::Upstream {
+                fault: CallFault::BadReply { .. },
+                ..
+            } => None,
+            other => Some(other.to_string()),
+        }
+    }
+
     pub(crate) fn timed_out(capability: &CapabilityId, after: Duration) -> Self {
         Self::Upstream {
             capability: capability.clone(),

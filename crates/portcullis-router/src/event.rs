@@ -1,7 +1,4 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_types::{AgentId, CapabilityId, Decision, Hash, ServerId, Tier};
 use serde::Serialize;
@@ -128,7 +125,9 @@ pub enum Event {
 /// Where events go. Cheap to clone; telling never waits.
 #[derive(Debug, Clone)]
 pub struct EventBus {
-    seq: Arc<AtomicU64>,
+    /// The number of the last event.
+    // INVARIANT: held while an event is handed to the listeners, so that all of them hear in the order of the numbers.
+    seq: Arc<Mutex<u64>>,
     listeners: broadcast::Sender<Arc<EventRecord>>,
 }
 
@@ -149,10 +148,11 @@ impl EventBus {
     }
 
     pub(crate) fn tell(&self, event: Event) {
-        let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut last = self.seq.lock().unwrap_or_else(PoisonError::into_inner);
+        *last += 1;
         // Nobody listening is no failure.
         let _ = self.listeners.send(Arc::new(EventRecord {
-            seq,
+            seq: *last,
             at_ms: clock::unix_ms(),
             event,
         }));
@@ -187,5 +187,33 @@ impl EventStream {
                 Err(_) => return None,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listener_hears_all_events_in_the_order_of_their_numbers() {
+        let bus = EventBus::default();
+        let mut listener = bus.listen();
+        let tell = || {
+            for tools in 0..500 {
+                bus.tell(Event::CatalogChanged {
+                    tools,
+                    reports: Vec::new(),
+                });
+            }
+        };
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(tell);
+            }
+        });
+        let heard: Vec<u64> = std::iter::from_fn(|| listener.try_next())
+            .map(|record| record.seq)
+            .collect();
+        assert_eq!(heard, (1..=2_000).collect::<Vec<_>>());
     }
 }

@@ -25,6 +25,7 @@
 mod router;
 
 mod catalog;
+mod pins;
 
 mod call;
 mod dispatch;

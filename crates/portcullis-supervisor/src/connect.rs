@@ -11,6 +11,7 @@ use rmcp::{
     service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle_and_ct},
     transport::Transport,
 };
+use secrecy::SecretString;
 use thiserror::Error;
 use tokio::{
     sync::Notify,
@@ -25,10 +26,10 @@ use crate::{
     gate::Gate,
     http::{HttpError, connect_http},
     service::ClientService,
-    spawn::{ProcessHandle, Spawner, StopSequence},
+    spawn::{ProcessHandle, SpawnedProcess, Spawner, StopSequence},
     stderr::StderrRing,
     tools::{ListError, ToolList, list_tools},
-    transport::{StdioTransport, WireCounters},
+    transport::{OUTPUT_CLOSED, StdioTransport, WireCounters},
 };
 
 /// How long the newer era's `server/discover` may take before the older handshake is tried. The SDK's own probe
@@ -45,13 +46,15 @@ pub(crate) struct Surroundings {
     pub(crate) sources: Arc<dyn Sources + Send + Sync>,
     pub(crate) elicitation: Option<Arc<dyn ElicitationResponder>>,
     pub(crate) stop: StopSequence,
-    /// Holds a task for each child that is not gone yet.
+    /// Holds a task for each child that is not gone yet, and for each attempt to connect.
     pub(crate) children: TaskTracker,
 }
 
 impl fmt::Debug for Surroundings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings").field("spawner", &self.spawner).finish_non_exhaustive()
+        f.debug_struct("Surroundings")
+            .field("spawner", &self.spawner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,7 +102,10 @@ pub(crate) enum ConnectError {
 }
 
 fn said(stderr: &Option<String>) -> String {
-    stderr.as_ref().map(|line| format!("; it wrote `{line}`")).unwrap_or_default()
+    stderr
+        .as_ref()
+        .map(|line| format!("; it wrote `{line}`"))
+        .unwrap_or_default()
 }
 
 /// Connects to `spec`. `known` is the era that an earlier connection found; it is tried first.
@@ -118,7 +124,11 @@ pub(crate) async fn connect(
     let mut failure = None;
     for (at, era) in attempts.iter().enumerate() {
         let last = at + 1 == attempts.len();
-        let until = if last { deadline } else { deadline.min(Instant::now() + DISCOVER_WAIT) };
+        let until = if last {
+            deadline
+        } else {
+            deadline.min(Instant::now() + DISCOVER_WAIT)
+        };
         match attempt(spec, generation, *era, until, around).await {
             Ok(established) => return Ok(established),
             // What no other handshake can mend.
@@ -128,7 +138,10 @@ pub(crate) async fn connect(
             Err(error) => failure = Some(error),
         }
     }
-    Err(failure.unwrap_or(ConnectError::TimedOut { after: spec.timeouts.connect, stderr: None }))
+    Err(failure.unwrap_or(ConnectError::TimedOut {
+        after: spec.timeouts.connect,
+        stderr: None,
+    }))
 }
 
 /// One fresh connection with one handshake. Boxed: the compiler cannot see that the future is `Send` for every
@@ -147,22 +160,45 @@ fn attempt<'a>(
         progress: Arc::default(),
         tools_changed: Arc::default(),
     };
-    let handshake = Handshake { generation, era, until, list: spec.timeouts.list, client };
+    let handshake = Handshake {
+        generation,
+        era,
+        until,
+        list: spec.timeouts.list,
+        client,
+    };
     match &spec.transport {
         TransportSpec::Stdio(stdio) => match spawn(stdio, around) {
-            Ok(spawned) => {
-                let stderr = StderrRing::drain(spawned.stderr);
+            Ok((spawned, secrets)) => {
+                let stderr = StderrRing::drain(spawned.stderr, secrets);
                 close_when_it_ends(&spawned.process, closed.clone());
                 let counters = Arc::<WireCounters>::default();
                 let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone());
-                Box::pin(handshake.shake(transport, Link { closed, process: Some(spawned.process), stderr }))
+                Box::pin(handshake.shake(
+                    transport,
+                    Link {
+                        closed,
+                        process: Some(spawned.process),
+                        stderr,
+                    },
+                ))
             }
             Err(error) => Box::pin(ready(Err(error))),
         },
         TransportSpec::Http(http) => match connect_http(http, around.sources.as_ref()) {
             Ok(transport) => {
-                let transport = Watched { inner: transport, closed: closed.clone() };
-                Box::pin(handshake.shake(transport, Link { closed, process: None, stderr: StderrRing::default() }))
+                let transport = Watched {
+                    inner: transport,
+                    closed: closed.clone(),
+                };
+                Box::pin(handshake.shake(
+                    transport,
+                    Link {
+                        closed,
+                        process: None,
+                        stderr: StderrRing::default(),
+                    },
+                ))
             }
             Err(error) => Box::pin(ready(Err(ConnectError::Http(error)))),
         },
@@ -192,21 +228,33 @@ impl Handshake {
         link: Link,
     ) -> Result<Established, ConnectError> {
         let (server, elicitation) = (self.client.server.clone(), self.client.elicitation.clone());
-        let (progress, tools_changed) = (Arc::clone(&self.client.progress), Arc::clone(&self.client.tools_changed));
+        let (progress, tools_changed) = (
+            Arc::clone(&self.client.progress),
+            Arc::clone(&self.client.tools_changed),
+        );
         let mode = match self.era {
-            Era::Modern => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::NO_INITIALIZE] },
+            Era::Modern => ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::NO_INITIALIZE],
+            },
             Era::Legacy => ClientLifecycleMode::Initialize,
         };
         let begun = Instant::now();
-        let serving = serve_client_with_lifecycle_and_ct(self.client, transport, mode, CancellationToken::new());
+        let serving =
+            serve_client_with_lifecycle_and_ct(self.client, transport, mode, CancellationToken::new());
         let running = match timeout_at(self.until, serving).await {
             Ok(Ok(running)) => running,
             Ok(Err(error)) => return Err(link.handshake_failed(error).await),
             Err(_) => {
-                return Err(ConnectError::TimedOut { after: self.until - begun, stderr: link.stderr.last_line() });
+                return Err(ConnectError::TimedOut {
+                    after: self.until - begun,
+                    stderr: link.stderr.last_line(),
+                });
             }
         };
-        let offers_tools = running.peer().peer_info().is_some_and(|info| info.capabilities.tools.is_some());
+        let offers_tools = running
+            .peer()
+            .peer_info()
+            .is_some_and(|info| info.capabilities.tools.is_some());
         let tools = match offers_tools {
             true => list_tools(running.peer(), self.list).await?,
             false => ToolList::default(),
@@ -238,26 +286,50 @@ impl Handshake {
 impl Link {
     /// The error for people: how the child ended, where it did, and the last thing it wrote.
     async fn handshake_failed(&self, error: ClientInitializeError) -> ConnectError {
-        let mut reason = error.to_string();
-        if let Some(process) = &self.process {
+        let mut reason = match &error {
+            ClientInitializeError::JsonRpcError(error) if error.message != OUTPUT_CLOSED => {
+                format!(
+                    "the server answered with error {}: {}",
+                    error.code.0, error.message
+                )
+            }
+            other => other.to_string(),
+        };
+        // A server that answered did not end by itself: it is stopped because of its answer.
+        let ended = match error {
+            ClientInitializeError::JsonRpcError(error) => error.message == OUTPUT_CLOSED,
+            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => true,
+            _ => false,
+        };
+        if let Some(process) = self.process.as_ref().filter(|_| ended) {
             // A child that exits closes its pipes a moment before its exit is seen.
             if let Ok(how) = timeout(Duration::from_millis(200), process.ended()).await {
                 reason = format!("the server ended ({how})");
             }
         }
-        ConnectError::Handshake { reason, stderr: self.stderr.last_line() }
+        ConnectError::Handshake {
+            reason,
+            stderr: self.stderr.last_line(),
+        }
     }
 }
 
-fn spawn(stdio: &StdioSpec, around: &Surroundings) -> Result<crate::spawn::SpawnedProcess, ConnectError> {
-    let plan = SpawnPlan::resolve(stdio, around.sources.as_ref())?;
-    let spawned = around.spawner.spawn(&plan, around.stop).map_err(ConnectError::Spawn)?;
+/// Starts the process; gives with it the values that must not be shown.
+fn spawn(
+    stdio: &StdioSpec,
+    around: &Surroundings,
+) -> Result<(SpawnedProcess, Vec<SecretString>), ConnectError> {
+    let mut plan = SpawnPlan::resolve(stdio, around.sources.as_ref())?;
+    let spawned = around
+        .spawner
+        .spawn(&plan, around.stop)
+        .map_err(ConnectError::Spawn)?;
     let mut ended = spawned.process.watch();
     around.children.spawn(async move {
         // An error means that the keeper is gone, and its group with it.
         let _ = ended.wait_for(Option::is_some).await;
     });
-    Ok(spawned)
+    Ok((spawned, std::mem::take(&mut plan.secrets)))
 }
 
 /// A child that is gone while something that left its group holds the pipe open would otherwise never be seen.

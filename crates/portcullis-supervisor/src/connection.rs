@@ -5,8 +5,8 @@ use portcullis_types::ServerId;
 use rmcp::{
     RoleClient,
     model::{
-        CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest,
-        RequestId, ServerResult,
+        CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+        ClientRequest, RequestId, ServerResult,
     },
     service::{Peer, PeerRequestOptions, RequestHandle, ServiceError},
 };
@@ -54,18 +54,28 @@ impl Connection {
         deadlines: Timeouts,
     ) -> Result<String, CallFault> {
         let mut round = Round::default();
-        for _ in 0..=MAX_ROUNDS {
-            let raw = self.send(tool, Arc::clone(&arguments), round, deadlines).await?;
+        for number in 0..=MAX_ROUNDS {
+            let sent = self.send(tool, Arc::clone(&arguments), round, deadlines).await;
+            // The server has had the call since the first round, whatever became of a later one.
+            let raw = if number == 0 {
+                sent?
+            } else {
+                sent.map_err(CallFault::after_it_was_sent)?
+            };
             let required = match InputRequired::read(&raw) {
                 None => return Ok(raw),
-                Some(required) => required.map_err(|error| CallFault::BadReply { reason: error.to_string() })?,
+                Some(required) => required.map_err(|error| CallFault::BadReply {
+                    reason: error.to_string(),
+                })?,
             };
             round = required
                 .answer(&self.server, self.elicitation.as_ref())
                 .await
                 .map_err(|reason| CallFault::BadReply { reason })?;
         }
-        Err(CallFault::BadReply { reason: format!("the tool asked for more than {MAX_ROUNDS} rounds of input") })
+        Err(CallFault::BadReply {
+            reason: format!("the tool asked for more than {MAX_ROUNDS} rounds of input"),
+        })
     }
 
     /// Sends one request and waits for its reply.
@@ -77,7 +87,9 @@ impl Connection {
         deadlines: Timeouts,
     ) -> Result<String, CallFault> {
         let Some(_pass) = self.gate.enter() else {
-            return Err(CallFault::NotSent { reason: "the connection was being closed".to_owned() });
+            return Err(CallFault::NotSent {
+                reason: "the connection was being closed".to_owned(),
+            });
         };
         let started = Instant::now();
         let ticket = Arc::new(Ticket::default());
@@ -99,7 +111,10 @@ impl Connection {
             }
         };
         let progress = self.progress.watch(handle.progress_token.clone());
-        let mut call = InFlight { handle: Some(handle), ticket: Arc::clone(&ticket) };
+        let mut call = InFlight {
+            handle: Some(handle),
+            ticket: Arc::clone(&ticket),
+        };
         let mut idle = started + deadlines.call;
         loop {
             tokio::select! {
@@ -117,7 +132,11 @@ impl Connection {
 
     fn fault(&self, error: ServiceError, ticket: &Ticket) -> CallFault {
         match ticket.fault() {
-            Some(WireFault::Unusable(reason)) => return CallFault::BadReply { reason: reason.clone() },
+            Some(WireFault::Unusable(reason)) => {
+                return CallFault::BadReply {
+                    reason: reason.clone(),
+                };
+            }
             Some(WireFault::Closed(reason)) => return lost(reason.clone(), ticket),
             None => {}
         }
@@ -127,16 +146,20 @@ impl Connection {
                 message: error.message.into_owned(),
                 data: error.data.map(|data| data.to_string()),
             },
-            ServiceError::UnexpectedResponse => {
-                CallFault::BadReply { reason: "it is not the result of a call".to_owned() }
-            }
+            ServiceError::UnexpectedResponse => CallFault::BadReply {
+                reason: "it is not the result of a call".to_owned(),
+            },
             other => lost(other.to_string(), ticket),
         }
     }
 }
 
 fn lost(reason: String, ticket: &Ticket) -> CallFault {
-    if ticket.withdraw() { CallFault::NotSent { reason } } else { CallFault::OutcomeUnknown { reason } }
+    if ticket.withdraw() {
+        CallFault::NotSent { reason }
+    } else {
+        CallFault::OutcomeUnknown { reason }
+    }
 }
 
 /// The raw text that the transport put in the place of a result.
@@ -158,8 +181,12 @@ struct InFlight {
 
 impl InFlight {
     async fn reply(&mut self) -> Result<ServerResult, ServiceError> {
-        let Some(handle) = self.handle.as_mut() else { return Err(ServiceError::TransportClosed) };
-        let reply = (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed));
+        let Some(handle) = self.handle.as_mut() else {
+            return Err(ServiceError::TransportClosed);
+        };
+        let reply = (&mut handle.rx)
+            .await
+            .unwrap_or(Err(ServiceError::TransportClosed));
         self.handle = None;
         reply
     }
@@ -186,3 +213,6 @@ fn cancelled(id: RequestId) -> CancelledNotification {
     let reason = Some("the caller no longer waits".to_owned());
     CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason))
 }
+
+#[cfg(test)]
+mod tests;

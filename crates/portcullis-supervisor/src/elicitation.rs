@@ -51,17 +51,25 @@ pub(crate) async fn elicit(
     params: Option<ElicitRequestParams>,
 ) -> ElicitResult {
     let request = match params {
-        Some(ElicitRequestParams::FormElicitationParams { message, requested_schema, .. }) => {
+        Some(ElicitRequestParams::FormElicitationParams {
+            message,
+            requested_schema,
+            ..
+        }) => {
             let schema = serde_json::to_string(&requested_schema).unwrap_or_default();
             ElicitationRequest::Form { message, schema }
         }
         // Only https is ever shown to a person.
-        Some(ElicitRequestParams::UrlElicitationParams { message, url, .. }) if url.starts_with("https://") => {
+        Some(ElicitRequestParams::UrlElicitationParams { message, url, .. })
+            if url.starts_with("https://") =>
+        {
             ElicitationRequest::Url { message, url }
         }
         _ => return ElicitResult::new(ElicitationAction::Decline),
     };
-    let Some(responder) = responder else { return ElicitResult::new(ElicitationAction::Decline) };
+    let Some(responder) = responder else {
+        return ElicitResult::new(ElicitationAction::Decline);
+    };
     let reply = tokio::time::timeout(WAIT, responder.respond(server.clone(), request));
     match reply.await.unwrap_or(ElicitationReply::Cancel) {
         ElicitationReply::Accept(content) => {

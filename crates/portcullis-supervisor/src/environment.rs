@@ -7,9 +7,29 @@ use thiserror::Error;
 /// The variables that every child gets, where the hub has them; nothing else is passed on unasked.
 /// `LC_*` cannot be listed through [`Sources`], so the POSIX categories are named.
 const BASE: &[&str] = &[
-    "PATH", "HOME", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LC_ALL", "LC_ADDRESS",
-    "LC_COLLATE", "LC_CTYPE", "LC_IDENTIFICATION", "LC_MEASUREMENT", "LC_MESSAGES", "LC_MONETARY", "LC_NAME",
-    "LC_NUMERIC", "LC_PAPER", "LC_TELEPHONE", "LC_TIME",
+    "PATH",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "LC_ALL",
+    "LC_ADDRESS",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_IDENTIFICATION",
+    "LC_MEASUREMENT",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NAME",
+    "LC_NUMERIC",
+    "LC_PAPER",
+    "LC_TELEPHONE",
+    "LC_TIME",
 ];
 
 /// All that is needed to spawn a child, with every reference resolved. Its values are secrets: `Debug` shows
@@ -23,7 +43,12 @@ pub struct SpawnPlan {
     pub environment: BTreeMap<String, SecretString>,
     /// Its working directory, or the hub's own.
     pub cwd: Option<PathBuf>,
+    /// Values that must not be shown although the child may print them: all that its definition declares.
+    pub(crate) secrets: Vec<SecretString>,
 }
+
+/// The shortest value that counts as a secret, in bytes: what is shorter stands in ordinary text by chance.
+const SECRET_BYTES: usize = 6;
 
 /// Which part of a definition could not be resolved. Names the field and the reference, never a value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -47,16 +72,23 @@ impl SpawnPlan {
                 environment.insert((*name).to_owned(), SecretString::from(value));
             }
         }
+        let mut declared = BTreeMap::new();
         for name in &spec.inherit_env {
             let value = sources.variable(name).ok_or_else(|| UnresolvedField {
                 field: format!("inheritEnv.{name}"),
                 source: ResolveError::Variable(name.clone()),
             })?;
-            environment.insert(name.clone(), SecretString::from(value));
+            declared.insert(name.clone(), SecretString::from(value));
         }
         for (name, value) in &spec.env {
-            environment.insert(name.clone(), resolve(&format!("env.{name}"), value, sources)?);
+            declared.insert(name.clone(), resolve(&format!("env.{name}"), value, sources)?);
         }
+        let secrets = declared
+            .values()
+            .filter(|value| value.expose_secret().len() >= SECRET_BYTES)
+            .cloned()
+            .collect();
+        environment.extend(declared);
         let args = spec
             .args
             .iter()
@@ -65,13 +97,21 @@ impl SpawnPlan {
                 resolve(&format!("args[{at}]"), arg, sources).map(|arg| OsString::from(arg.expose_secret()))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { program: spec.program.clone(), args, environment, cwd: spec.cwd.clone() })
+        Ok(Self {
+            program: spec.program.clone(),
+            args,
+            environment,
+            cwd: spec.cwd.clone(),
+            secrets,
+        })
     }
 }
 
 impl std::fmt::Debug for SpawnPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SpawnPlan").field("program", &self.program).finish_non_exhaustive()
+        f.debug_struct("SpawnPlan")
+            .field("program", &self.program)
+            .finish_non_exhaustive()
     }
 }
 
@@ -81,7 +121,10 @@ pub(crate) fn resolve(
     value: &Template,
     sources: &dyn Sources,
 ) -> Result<SecretString, UnresolvedField> {
-    value.resolve(sources).map_err(|source| UnresolvedField { field: field.to_owned(), source })
+    value.resolve(sources).map_err(|source| UnresolvedField {
+        field: field.to_owned(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -111,8 +154,14 @@ mod tests {
         StdioSpec {
             program: "/bin/true".into(),
             args: vec![Template::parse("--token=${env:GITHUB_TOKEN}")],
-            env: env.iter().map(|(name, value)| ((*name).to_owned(), Template::parse(value))).collect(),
-            inherit_env: inherit.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>(),
+            env: env
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), Template::parse(value)))
+                .collect(),
+            inherit_env: inherit
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<BTreeSet<_>>(),
             cwd: None,
         }
     }
@@ -132,6 +181,9 @@ mod tests {
         let error = SpawnPlan::resolve(&spec(&[("KEY", "${env:NOPE}")], &[]), &Host).unwrap_err();
         assert_eq!(error.to_string(), "env.KEY: the variable `NOPE` is not set");
         let error = SpawnPlan::resolve(&spec(&[], &["NOPE"]), &Host).unwrap_err();
-        assert_eq!(error.to_string(), "inheritEnv.NOPE: the variable `NOPE` is not set");
+        assert_eq!(
+            error.to_string(),
+            "inheritEnv.NOPE: the variable `NOPE` is not set"
+        );
     }
 }

@@ -69,6 +69,17 @@ pub enum CallFault {
     },
 }
 
+impl CallFault {
+    /// The same of a request that belongs to a call of which the server has seen something before.
+    pub(crate) fn after_it_was_sent(self) -> Self {
+        match self {
+            Self::NotSent { reason } => Self::OutcomeUnknown { reason },
+            Self::TimedOut { after, .. } => Self::TimedOut { after, sent: true },
+            other => other,
+        }
+    }
+}
+
 fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }

@@ -54,11 +54,14 @@ mod stderr;
 
 pub use elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder};
 pub use environment::{SpawnPlan, UnresolvedField};
-pub use portcullis_lifecycle::Options as LifecycleOptions;
 pub use error::{CallFault, SupervisorError};
 pub use events::SupervisorEvent;
+pub use portcullis_lifecycle::Options as LifecycleOptions;
 pub use root::{Supervisor, SupervisorOptions};
 pub use spawn::{GroupSpawner, ProcessHandle, SpawnedProcess, Spawner, StopSequence};
 pub use stderr::StderrRing;
 pub use tools::{ToolDefinition, ToolList};
 pub use upstream::{Ready, Upstream};
+
+#[cfg(test)]
+mod tests;

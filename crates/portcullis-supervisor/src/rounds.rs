@@ -65,15 +65,28 @@ impl InputRequired {
         let mut responses = BTreeMap::new();
         for (key, request) in self.input_requests {
             if request.method != "elicitation/create" {
-                let method: String = request.method.chars().take(80).flat_map(char::escape_debug).collect();
-                return Err(format!("the tool wants `{method}` of the client, which is not offered"));
+                let method: String = request
+                    .method
+                    .chars()
+                    .take(80)
+                    .flat_map(char::escape_debug)
+                    .collect();
+                return Err(format!(
+                    "the tool wants `{method}` of the client, which is not offered"
+                ));
             }
             let params = serde_json::from_value::<ElicitRequestParams>(request.params).ok();
             let result = elicit(server, responder, params).await;
-            responses.insert(key, serde_json::to_value(result).map_err(|error| error.to_string())?);
+            responses.insert(
+                key,
+                serde_json::to_value(result).map_err(|error| error.to_string())?,
+            );
         }
         let responses = (!responses.is_empty()).then_some(responses);
-        Ok(Round { responses, state: self.request_state })
+        Ok(Round {
+            responses,
+            state: self.request_state,
+        })
     }
 }
 
@@ -91,7 +104,10 @@ mod tests {
         let round = required.answer(&"a".parse().unwrap(), None).await.unwrap();
         assert_eq!(round.state.as_deref(), Some("séal"));
         let responses = serde_json::to_value(round.responses.unwrap()).unwrap();
-        assert_eq!(responses, serde_json::json!({"name": {"action": "decline"}, "odd": {"action": "decline"}}));
+        assert_eq!(
+            responses,
+            serde_json::json!({"name": {"action": "decline"}, "odd": {"action": "decline"}})
+        );
     }
 
     #[tokio::test]

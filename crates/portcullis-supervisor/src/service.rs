@@ -43,9 +43,9 @@ impl Service<RoleClient> for ClientService {
                 Ok(ClientResult::ElicitResult(result))
             }
             // An elicitation whose schema the SDK cannot hold is still an elicitation, and nobody can answer it.
-            ServerRequest::CustomRequest(request) if request.method == "elicitation/create" => {
-                Ok(ClientResult::ElicitResult(ElicitResult::new(ElicitationAction::Decline)))
-            }
+            ServerRequest::CustomRequest(request) if request.method == "elicitation/create" => Ok(
+                ClientResult::ElicitResult(ElicitResult::new(ElicitationAction::Decline)),
+            ),
             ServerRequest::CustomRequest(request) => Err(method_not_found(&request.method)),
             _ => Err(method_not_found("this method")),
         }
@@ -69,8 +69,14 @@ impl Service<RoleClient> for ClientService {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         // Declared only where somebody can answer; a server that asks all the same is declined.
-        capabilities.elicitation = self.elicitation.as_ref().map(|_| ElicitationCapability::default());
-        let mut info = ClientConfig::new(capabilities, Implementation::new("portcullis", env!("CARGO_PKG_VERSION")));
+        capabilities.elicitation = self
+            .elicitation
+            .as_ref()
+            .map(|_| ElicitationCapability::default());
+        let mut info = ClientConfig::new(
+            capabilities,
+            Implementation::new("portcullis", env!("CARGO_PKG_VERSION")),
+        );
         info.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
         info
     }
@@ -93,7 +99,16 @@ impl ProgressTable {
     pub(crate) fn watch(self: &Arc<Self>, token: ProgressToken) -> ProgressWatch {
         let renewed = Arc::new(Notify::new());
         self.lock().insert(token.clone(), Arc::clone(&renewed));
-        ProgressWatch { table: Arc::clone(self), token, renewed }
+        ProgressWatch {
+            table: Arc::clone(self),
+            token,
+            renewed,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
     }
 
     fn renew(&self, token: &ProgressToken) {

@@ -38,7 +38,10 @@ pub struct StopSequence {
 
 impl Default for StopSequence {
     fn default() -> Self {
-        Self { after_eof: Duration::from_secs(1), after_term: Duration::from_secs(2) }
+        Self {
+            after_eof: Duration::from_secs(1),
+            after_term: Duration::from_secs(2),
+        }
     }
 }
 
@@ -122,9 +125,17 @@ impl Spawner for GroupSpawner {
             command.current_dir(cwd);
         }
         let mut child = command.spawn().map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot start `{}`: {error}", plan.program.display()))
+            io::Error::new(
+                error.kind(),
+                format!("cannot start `{}`: {error}", plan.program.display()),
+            )
         })?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), child.id());
+        let pipes = (
+            child.stdin.take(),
+            child.stdout.take(),
+            child.stderr.take(),
+            child.id(),
+        );
         let (Some(stdin), Some(stdout), Some(stderr), Some(pid)) = pipes else {
             return Err(io::Error::other("the child came without its pipes"));
         };
@@ -135,7 +146,11 @@ impl Spawner for GroupSpawner {
             stdin: Box::new(stdin),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
-            process: ProcessHandle { pid, stop: stop_token, ended },
+            process: ProcessHandle {
+                pid,
+                stop: stop_token,
+                ended,
+            },
         })
     }
 }
@@ -201,7 +216,10 @@ struct Exit {
 impl Exit {
     fn of(group: &GroupGuard) -> Self {
         let children = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child()).ok();
-        Self { leader: group.0, children }
+        Self {
+            leader: group.0,
+            children,
+        }
     }
 
     /// Resolves once the child has exited. Where signals cannot be listened to, the child is reaped by this, and

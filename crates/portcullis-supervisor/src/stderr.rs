@@ -1,21 +1,33 @@
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use secrecy::{ExposeSecret, SecretString};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// How much of a server's standard error is kept, in bytes.
 const RING_BYTES: usize = 64 * 1024;
 
 /// The end of what a server wrote to its standard error. It is always read: a full pipe would block the server.
-#[derive(Debug, Clone, Default)]
-pub struct StderrRing(Arc<Mutex<VecDeque<u8>>>);
+#[derive(Clone, Default)]
+pub struct StderrRing {
+    bytes: Arc<Mutex<VecDeque<u8>>>,
+    /// Values that the server was given and may print: they are never shown.
+    secrets: Arc<[SecretString]>,
+}
 
 impl StderrRing {
     /// Starts reading `stderr` until it ends.
-    pub(crate) fn drain(mut stderr: impl AsyncRead + Send + Unpin + 'static) -> Self {
-        let ring = Self::default();
+    pub(crate) fn drain(
+        mut stderr: impl AsyncRead + Send + Unpin + 'static,
+        secrets: Vec<SecretString>,
+    ) -> Self {
+        let ring = Self {
+            bytes: Arc::default(),
+            secrets: secrets.into(),
+        };
         let writer = ring.clone();
         tokio::spawn(async move {
             let mut chunk = vec![0; 8 * 1024];
@@ -26,11 +38,15 @@ impl StderrRing {
         ring
     }
 
-    /// What is kept, as text.
+    /// What is kept, as text, without the values that the server's definition declares.
     #[must_use]
     pub fn text(&self) -> String {
-        let bytes: Vec<u8> = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let bytes: Vec<u8> = self.lock().iter().copied().collect();
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        for secret in self.secrets.iter() {
+            text = text.replace(secret.expose_secret(), "[redacted]");
+        }
+        text
     }
 
     /// The last line that says something, short and safe to print.
@@ -42,10 +58,21 @@ impl StderrRing {
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.lock();
         ring.extend(bytes);
         let excess = ring.len().saturating_sub(RING_BYTES);
         ring.drain(..excess);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<u8>> {
+        // No code panics while it holds the lock, and bytes are valid at every step.
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for StderrRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StderrRing({} bytes)", self.lock().len())
     }
 }
 
@@ -62,5 +89,17 @@ mod tests {
         ring.push(b"\nlast words\n\n");
         assert_eq!(ring.text().len(), RING_BYTES);
         assert_eq!(ring.last_line().as_deref(), Some("last words"));
+    }
+
+    #[test]
+    fn what_the_server_was_given_is_not_shown_although_it_prints_it() {
+        let secrets = vec![SecretString::from("ghp_canary")];
+        let ring = StderrRing {
+            bytes: Arc::default(),
+            secrets: secrets.into(),
+        };
+        ring.push(b"bad token ghp_canary\n");
+        assert_eq!(ring.last_line().as_deref(), Some("bad token [redacted]"));
+        assert!(!format!("{ring:?}").contains("canary"));
     }
 }

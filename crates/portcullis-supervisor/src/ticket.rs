@@ -29,7 +29,9 @@ pub(crate) enum WireFault {
 impl Ticket {
     /// The writer is about to write. False where the caller has withdrawn the call: skip it.
     pub(crate) fn begin(&self) -> bool {
-        self.state.compare_exchange(QUEUED, WRITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.state
+            .compare_exchange(QUEUED, WRITING, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// The first byte was accepted: from now on the outcome is the server's to know.
@@ -39,12 +41,16 @@ impl Ticket {
 
     /// Not a byte was accepted, and none will be.
     pub(crate) fn not_sent(&self) {
-        let _ = self.state.compare_exchange(WRITING, QUEUED, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self
+            .state
+            .compare_exchange(WRITING, QUEUED, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// The caller gives up. True where not a byte has gone, and so none ever will.
     pub(crate) fn withdraw(&self) -> bool {
-        self.state.compare_exchange(QUEUED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.state
+            .compare_exchange(QUEUED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
             || self.state.load(Ordering::Acquire) == WITHDRAWN
     }
 
@@ -71,7 +77,10 @@ mod tests {
 
         let ticket = Ticket::default();
         assert!(ticket.begin());
-        assert!(!ticket.withdraw(), "while bytes may be going out, nobody can say that none went");
+        assert!(
+            !ticket.withdraw(),
+            "while bytes may be going out, nobody can say that none went"
+        );
         ticket.sent();
         assert!(!ticket.withdraw());
     }

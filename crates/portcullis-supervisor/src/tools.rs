@@ -1,10 +1,6 @@
 //! Listing a server's tools: pages, caps, and one bad tool that does not spoil the rest.
 
-use std::{
-    collections::HashSet,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use rmcp::{
     RoleClient,
@@ -20,6 +16,13 @@ use crate::connection::raw_result;
 
 /// The most pages that are asked for in one listing.
 const MAX_PAGES: usize = 1_000;
+/// The most tools that one server may offer, and the most bytes that their definitions may take together.
+const MAX_TOOLS: usize = 4_096;
+const MAX_BYTES: usize = 32 * 1024 * 1024;
+/// The most reports that one listing makes; the rest are counted.
+const MAX_REPORTS: usize = 64;
+/// How many entries are read before others are given their turn: a page may hold millions.
+const ENTRIES_A_TURN: usize = 1_000;
 
 /// A tool as its server defined it, word for word.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,48 +65,119 @@ struct Page<'a> {
 
 /// All pages, with one deadline for them together.
 pub(crate) async fn list_tools(peer: &Peer<RoleClient>, deadline: Duration) -> Result<ToolList, ListError> {
-    timeout(deadline, list_pages(peer)).await.map_err(|_| ListError::TimedOut(deadline))?
+    timeout(deadline, list_pages(peer))
+        .await
+        .map_err(|_| ListError::TimedOut(deadline))?
 }
 
 async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
-    let mut list = ToolList::default();
+    let mut listing = Listing::default();
     let mut cursor: Option<String> = None;
     let mut seen = HashSet::new();
     for _ in 0..MAX_PAGES {
+        // `""` is a cursor like any other.
+        let params = cursor
+            .clone()
+            .map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
         let request = ListToolsRequest {
-            // `""` is a cursor like any other.
-            params: cursor.clone().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor))),
-            ..ListToolsRequest::default()
+            params,
+            ..Default::default()
         };
         let handle = peer
-            .send_request_with_option(ClientRequest::ListToolsRequest(request), PeerRequestOptions::no_options())
+            .send_request_with_option(
+                ClientRequest::ListToolsRequest(request),
+                PeerRequestOptions::no_options(),
+            )
             .await
             .map_err(ListError::Service)?;
-        let raw = handle.await_response().await.and_then(raw_result).map_err(ListError::Service)?;
+        let raw = handle
+            .await_response()
+            .await
+            .and_then(raw_result)
+            .map_err(ListError::Service)?;
         let page: Page<'_> = serde_json::from_str(&raw).map_err(ListError::Unreadable)?;
-        for tool in page.tools {
-            list.add(tool.get());
+        let mut next = page.next_cursor;
+        for entries in page.tools.chunks(ENTRIES_A_TURN) {
+            for tool in entries {
+                listing.add(tool.get());
+            }
+            tokio::task::yield_now().await;
         }
-        let Some(next) = page.next_cursor else { return Ok(list) };
+        if listing.full {
+            next = None;
+        }
+        let Some(next) = next else {
+            return Ok(listing.finish());
+        };
         if !seen.insert(next.clone()) {
-            list.reports.push(format!("the cursor `{}` came again; the listing ends here", excerpt(&next)));
-            return Ok(list);
+            listing.report(format!(
+                "the cursor `{}` came again; the listing ends here",
+                excerpt(&next)
+            ));
+            return Ok(listing.finish());
         }
         cursor = Some(next);
     }
-    list.reports.push(format!("there are more than {MAX_PAGES} pages; the listing ends here"));
-    Ok(list)
+    listing.report(format!(
+        "there are more than {MAX_PAGES} pages; the listing ends here"
+    ));
+    Ok(listing.finish())
 }
 
-impl ToolList {
+/// A listing in the making. Whatever a server sends, it stays within its bounds.
+#[derive(Debug, Default)]
+struct Listing {
+    list: ToolList,
+    names: HashSet<String>,
+    bytes: usize,
+    unreported: usize,
+    full: bool,
+}
+
+impl Listing {
     fn add(&mut self, raw: &str) {
-        match ToolDefinition::read(raw) {
-            Err(why) => self.reports.push(format!("a tool was dropped: {why}: {}", excerpt(raw))),
-            Ok(tool) if self.tools.iter().any(|other| other.name == tool.name) => {
-                self.reports.push(format!("the name `{}` came again; the first stands", excerpt(&tool.name)));
-            }
-            Ok(tool) => self.tools.push(tool),
+        if self.full {
+            return;
         }
+        match ToolDefinition::read(raw) {
+            Err(why) => self.report(format!("a tool was dropped: {why}: {}", excerpt(raw))),
+            Ok(tool) if self.names.contains(&tool.name) => {
+                self.report(format!(
+                    "the name `{}` came again; the first stands",
+                    excerpt(&tool.name)
+                ));
+            }
+            Ok(tool) => {
+                self.bytes += raw.len();
+                if self.list.tools.len() == MAX_TOOLS || self.bytes > MAX_BYTES {
+                    self.full = true;
+                    let many = self.list.tools.len();
+                    self.report(format!(
+                        "there are more tools than the first {many}; the rest is not offered"
+                    ));
+                    return;
+                }
+                self.names.insert(tool.name.clone());
+                self.list.tools.push(tool);
+            }
+        }
+    }
+
+    fn report(&mut self, text: String) {
+        if self.list.reports.len() < MAX_REPORTS {
+            self.list.reports.push(text)
+        } else {
+            self.unreported += 1
+        }
+    }
+
+    fn finish(mut self) -> ToolList {
+        if self.unreported > 0 {
+            self.list
+                .reports
+                .push(format!("and {} more of the kind", self.unreported));
+        }
+        self.list
     }
 }
 
@@ -129,17 +203,28 @@ impl ToolDefinition {
         if name.is_empty() {
             return Err("its name is empty");
         }
-        if !shape.input_schema.is_some_and(|schema| schema.get().starts_with('{')) {
+        if !shape
+            .input_schema
+            .is_some_and(|schema| schema.get().starts_with('{'))
+        {
             return Err("its inputSchema is not an object");
         }
-        Ok(Self { name, description: shape.description.and_then(text), definition: raw.into() })
+        Ok(Self {
+            name,
+            description: shape.description.and_then(text),
+            definition: raw.into(),
+        })
     }
 }
 
 /// The start of a server's text, safe to print.
 fn excerpt(text: &str) -> String {
     let short: String = text.chars().take(80).flat_map(char::escape_debug).collect();
-    if text.chars().nth(80).is_some() { format!("{short}…") } else { short }
+    if text.chars().nth(80).is_some() {
+        format!("{short}…")
+    } else {
+        short
+    }
 }
 
 #[cfg(test)]
@@ -147,9 +232,9 @@ mod tests {
     use super::*;
 
     fn list(entries: &[&str]) -> ToolList {
-        let mut list = ToolList::default();
-        entries.iter().for_each(|entry| list.add(entry));
-        list
+        let mut listing = Listing::default();
+        entries.iter().for_each(|entry| listing.add(entry));
+        listing.finish()
     }
 
     /// Report 24: a good tool stays beside whatever stands next to it, and each bad one is reported.
@@ -185,6 +270,32 @@ mod tests {
         assert_eq!(list.tools.len(), 1);
         assert_eq!(list.tools[0].description.as_deref(), Some("first"));
         assert!(list.reports[0].contains('x'), "{:?}", list.reports);
+    }
+
+    #[test]
+    fn neither_tools_nor_reports_grow_without_bound() {
+        let many: Vec<_> = (0..MAX_TOOLS + 10)
+            .map(|n| format!(r#"{{"name":"t{n}","inputSchema":{{}}}}"#))
+            .collect();
+        let many: Vec<_> = many.iter().map(String::as_str).collect();
+        let offered = list(&many);
+        assert_eq!(offered.tools.len(), MAX_TOOLS);
+        assert_eq!(
+            offered.reports,
+            [format!(
+                "there are more tools than the first {MAX_TOOLS}; the rest is not offered"
+            )]
+        );
+
+        let bad = list(&["0"; MAX_REPORTS + 5]);
+        assert_eq!(bad.reports.len(), MAX_REPORTS + 1);
+        assert_eq!(bad.reports.last().unwrap(), "and 5 more of the kind");
+
+        let huge = format!(
+            r#"{{"name":"huge","description":"{}","inputSchema":{{}}}}"#,
+            "x".repeat(MAX_BYTES)
+        );
+        assert!(list(&[&huge]).tools.is_empty());
     }
 
     #[test]

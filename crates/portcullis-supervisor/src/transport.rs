@@ -38,6 +38,9 @@ use crate::{
 };
 use writer::{Outgoing, WriterQueue};
 
+/// How a connection ended whose server closed its output.
+pub(crate) const OUTPUT_CLOSED: &str = "the server closed its output";
+
 /// How much is read from the pipe at once, in bytes: a Linux pipe's whole capacity.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -137,7 +140,13 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                     ClientRequest::ListToolsRequest(_) => true,
                     _ => false,
                 };
-                self.pending.insert(request.id.clone(), PendingRequest { raw_result, ticket: ticket.clone() });
+                self.pending.insert(
+                    request.id.clone(),
+                    PendingRequest {
+                        raw_result,
+                        ticket: ticket.clone(),
+                    },
+                );
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
@@ -198,8 +207,13 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         match serde_json::from_str::<ServerResult>(&result) {
             Ok(result) => self.inbound.push_back(ServerJsonRpcMessage::response(result, id)),
             Err(error) => {
-                let error = ErrorData::new(ErrorCode::PARSE_ERROR, format!("the result is not valid: {error}"), None);
-                self.inbound.push_back(ServerJsonRpcMessage::error(error, Some(id)));
+                let error = ErrorData::new(
+                    ErrorCode::PARSE_ERROR,
+                    format!("the result is not valid: {error}"),
+                    None,
+                );
+                self.inbound
+                    .push_back(ServerJsonRpcMessage::error(error, Some(id)));
             }
         }
     }
@@ -217,13 +231,18 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         if let (Some(ticket), Some(fault)) = (request.ticket, fault) {
             ticket.fail(fault);
         }
-        self.inbound.push_back(ServerJsonRpcMessage::error(error, Some(id)));
+        self.inbound
+            .push_back(ServerJsonRpcMessage::error(error, Some(id)));
     }
 
     /// Answers a request of the server's that the SDK's types cannot hold.
     fn refuse(&self, id: Id, method: &str, error: &serde_json::Error) {
         tracing::debug!(%method, %error, "refused a request that does not parse");
-        let error = ErrorData::new(ErrorCode::INVALID_PARAMS, format!("`{method}` does not parse: {error}"), None);
+        let error = ErrorData::new(
+            ErrorCode::INVALID_PARAMS,
+            format!("`{method}` does not parse: {error}"),
+            None,
+        );
         if let Ok(bytes) = encode_message(&ClientJsonRpcMessage::error(error, Some(request_id(id)))) {
             self.outbound.push(Outgoing::new(bytes, None));
         }
@@ -236,7 +255,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                 ticket.fail(WireFault::Closed(reason.to_owned()));
             }
             let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, reason.to_owned(), None);
-            self.inbound.push_back(ServerJsonRpcMessage::error(error, Some(id)));
+            self.inbound
+                .push_back(ServerJsonRpcMessage::error(error, Some(id)));
         }
     }
 
@@ -252,7 +272,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         match read {
             Ok(0) => {
                 self.decoder.finish();
-                self.phase = Phase::Ending("the server closed its output".to_owned());
+                self.phase = Phase::Ending(OUTPUT_CLOSED.to_owned());
             }
             Ok(_) => self.decoder.feed(&self.chunk),
             Err(error) => self.phase = Phase::Ending(format!("reading failed: {error}")),
@@ -272,7 +292,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleClient> for StdioTrans
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), TransportError>> + Send + 'static {
         // Queued here, not in the future: the order of the calls of `send` is the order on the wire.
-        let written = self.prepare(&message).map(|outgoing| self.outbound.push(outgoing));
+        let written = self
+            .prepare(&message)
+            .map(|outgoing| self.outbound.push(outgoing));
         let request = match message {
             JsonRpcMessage::Request(request) => Some(request.id),
             _ => None,
@@ -341,7 +363,9 @@ impl Pending {
     fn claim_only(&self) -> Option<(RequestId, PendingRequest)> {
         let mut pending = self.lock();
         let mut ids = pending.keys();
-        let (Some(id), None) = (ids.next().cloned(), ids.next()) else { return None };
+        let (Some(id), None) = (ids.next().cloned(), ids.next()) else {
+            return None;
+        };
         pending.remove_entry(&id)
     }
 

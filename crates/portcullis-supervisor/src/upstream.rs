@@ -1,4 +1,7 @@
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use portcullis_config::{ServerSpec, Timeouts};
 use portcullis_types::ServerId;
@@ -26,6 +29,15 @@ pub(crate) struct Shared {
     pub(crate) slot: watch::Sender<Slot>,
     /// A call wants the server although it is not ready.
     pub(crate) demand: Notify,
+    /// The version of the newest listing. Here and not with the actor, so that it grows through all of them.
+    listings: AtomicU64,
+}
+
+impl Shared {
+    /// The version of a listing that has just ended.
+    pub(crate) fn next_version(&self) -> u64 {
+        self.listings.fetch_add(1, Ordering::AcqRel) + 1
+    }
 }
 
 /// Where the server stands for somebody who wants to call it.
@@ -56,8 +68,22 @@ pub struct Ready {
 
 impl Upstream {
     pub(crate) fn new(spec: ServerSpec) -> Self {
-        let (slot, _) = watch::channel(Slot::Waiting);
-        Self(Arc::new(Shared { spec, slot, demand: Notify::new() }))
+        // A disabled server goes through no change that would be published.
+        let slot = if spec.enabled {
+            Slot::Waiting
+        } else {
+            Slot::Down {
+                state: "disabled",
+                reason: "disabled by the configuration".to_owned(),
+            }
+        };
+        let (slot, _) = watch::channel(slot);
+        Self(Arc::new(Shared {
+            spec,
+            slot,
+            demand: Notify::new(),
+            listings: AtomicU64::new(0),
+        }))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -99,7 +125,10 @@ impl Upstream {
                 Slot::Down { state, reason } => {
                     // This call fails at once; a parked server is tried again for those that come after it.
                     self.0.demand.notify_one();
-                    return Err(CallFault::Unavailable { state, reason: reason.clone() });
+                    return Err(CallFault::Unavailable {
+                        state,
+                        reason: reason.clone(),
+                    });
                 }
                 _ if !asked => {
                     self.0.demand.notify_one();
@@ -108,7 +137,10 @@ impl Upstream {
                 _ => {}
             }
             if timeout_at(deadline, slot.changed()).await.is_err() {
-                return Err(CallFault::TimedOut { after: deadline - began, sent: false });
+                return Err(CallFault::TimedOut {
+                    after: deadline - began,
+                    sent: false,
+                });
             }
         }
     }
@@ -120,7 +152,12 @@ impl Ready {
     ///
     /// # Errors
     /// [`CallFault`], which says whether the server may have acted.
-    pub async fn call(&self, tool: &str, arguments: Arc<str>, deadlines: Timeouts) -> Result<String, CallFault> {
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: Arc<str>,
+        deadlines: Timeouts,
+    ) -> Result<String, CallFault> {
         self.connection.call(tool, arguments, deadlines).await
     }
 

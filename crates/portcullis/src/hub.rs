@@ -70,9 +70,11 @@ impl Hub {
         capability: &str,
         arguments: &serde_json::Value,
     ) -> Result<CallOutcome, CallError> {
-        let capability = match self.catalog().resolve_alias(capability) {
-            Some(capability) => capability.clone(),
-            None => capability.parse()?,
+        let known = |catalog: &Catalog| catalog.resolve_alias(capability).cloned();
+        let capability = match known(&self.catalog()).map_or_else(|| capability.parse(), Ok) {
+            Ok(capability) => capability,
+            // An alias is known once its server has listed its tools.
+            Err(error) => known(&*self.settled().await).ok_or(error)?,
         };
         self.call_raw(CallRequest::new(capability, arguments.to_string()))
             .await

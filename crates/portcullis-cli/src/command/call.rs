@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use portcullis::{CallError, CallOutcome, CallRequest, Decision};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -35,9 +37,8 @@ struct FailureReasons<'a> {
 
 /// Calls one tool and prints its result, or why there is none.
 pub(crate) async fn run(arguments: CallArguments) -> ExitStatus {
-    if let Err(error) =
-        serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&arguments.arguments)
-    {
+    // Raw values: a number too large for this program may well mean something to the server.
+    if let Err(error) = serde_json::from_str::<BTreeMap<String, &RawValue>>(&arguments.arguments) {
         output::error(&format!(
             "the arguments are no JSON object: {error}; write them as '{{\"name\": \"value\"}}'"
         ));

@@ -4,6 +4,7 @@ use portcullis::{
     read_documents,
 };
 use serde::Serialize;
+use url::Url;
 
 use crate::{
     ExitStatus,
@@ -35,7 +36,7 @@ enum TransportLine<'a> {
         inherit_env: Vec<&'a str>,
     },
     Http {
-        url: &'a str,
+        url: String,
         headers: Vec<&'a str>,
         egress: Vec<String>,
     },
@@ -78,6 +79,13 @@ fn print_json(servers: &[ServerLine<'_>], diagnostics: &[Diagnostic]) {
     output::json(&Report { servers, diagnostics });
 }
 
+/// An address without its query, which may hold a secret.
+fn shown(url: &Url) -> String {
+    let mut shown = url.clone();
+    shown.set_query(url.query().map(|_| "…"));
+    shown.to_string().replace("%E2%80%A6", "…")
+}
+
 impl<'a> ServerLine<'a> {
     fn of(spec: &'a ServerSpec) -> Self {
         let transport = match &spec.transport {
@@ -88,7 +96,7 @@ impl<'a> ServerLine<'a> {
                 inherit_env: stdio.inherit_env.iter().map(String::as_str).collect(),
             },
             TransportSpec::Http(http) => TransportLine::Http {
-                url: http.url.as_str(),
+                url: shown(&http.url),
                 headers: http.headers.keys().map(String::as_str).collect(),
                 egress: http.egress.iter().map(ToString::to_string).collect(),
             },
@@ -113,5 +121,20 @@ impl<'a> ServerLine<'a> {
         };
         let off = if self.enabled { "" } else { " (disabled)" };
         output::safe(&format!("{}{off}: {how}  [{}:{}]", self.id, self.file, self.line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_not_shown() {
+        let url = Url::parse("https://example.com/mcp?api_key=canary").unwrap();
+        assert_eq!(shown(&url), "https://example.com/mcp?…");
+        assert_eq!(
+            shown(&Url::parse("https://example.com/mcp").unwrap()),
+            "https://example.com/mcp"
+        );
     }
 }

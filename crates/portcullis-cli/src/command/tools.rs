@@ -77,7 +77,7 @@ impl Listing<'_> {
         for (id, server) in self.servers {
             let tools = match server.state {
                 "ready" => format!("{} tools", server.tools),
-                _ => output::safe(&server.reason),
+                _ => output::inline(&server.reason, 400),
             };
             output::note(&format!("{id}: {}, {tools}", server.state));
         }
@@ -97,8 +97,8 @@ impl Listing<'_> {
             output::line(&format!(
                 "{:<5} {:<width$}  {}",
                 tool.outlook.answer.to_string(),
-                output::safe(&tool.capability),
-                output::safe(description).chars().take(100).collect::<String>(),
+                output::inline(&tool.capability, 200),
+                output::inline(description, 100),
             ));
         }
         self.reports

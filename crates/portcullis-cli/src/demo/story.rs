@@ -12,7 +12,10 @@ use portcullis::{
 use portcullis_testkit::demo::PICTURE_BYTES;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
 
 use super::teller::Teller;
 
@@ -38,26 +41,25 @@ pub(super) struct Story {
     hub: Hub,
     teller: Teller,
     pids: Arc<Mutex<BTreeSet<u32>>>,
+    watch: JoinHandle<()>,
     began: Instant,
 }
 
 impl Story {
     pub(super) fn new(hub: Hub, teller: Teller) -> Self {
+        let pids = Arc::default();
+        let watch = tokio::spawn(watch(hub.events(), teller.clone(), Arc::clone(&pids)));
         Self {
             hub,
             teller,
-            pids: Arc::default(),
+            pids,
+            watch,
             began: Instant::now(),
         }
     }
 
-    /// Tells it all; true if each step went as told.
-    pub(super) async fn tell(self) -> bool {
-        let watch = tokio::spawn(watch(
-            self.hub.events(),
-            self.teller.clone(),
-            Arc::clone(&self.pids),
-        ));
+    /// Tells it all but the end.
+    pub(super) async fn tell(&self) {
         self.come_up().await;
         self.show_catalog();
         self.allowed().await;
@@ -65,23 +67,26 @@ impl Story {
         self.denied().await;
         self.picture().await;
         self.crash().await;
-        let (teller, pids, began) = (self.teller.clone(), Arc::clone(&self.pids), self.began);
-        teller.chapter("The gate closes");
+    }
+
+    /// Stops the servers and looks whether they are gone; true if each step of the story went as told.
+    pub(super) async fn close(self) -> bool {
+        self.teller.chapter("The gate closes");
         let stopped = self.hub.shutdown().await;
-        watch.abort();
-        teller.step(
+        // The hub is gone, so its events end; the last of them are still told.
+        let _ = timeout(STEP, self.watch).await;
+        self.teller.step(
             "stopped",
             stopped.is_ok(),
             "every server was told to stop, and did",
         );
-        gone(&teller, &pids);
-        if teller.all_went_well() {
-            teller.aside(&format!(
-                "That was the main job, in {:.1} s.",
-                began.elapsed().as_secs_f64()
-            ));
+        gone(&self.teller, &self.pids);
+        if self.teller.all_went_well() {
+            let seconds = self.began.elapsed().as_secs_f64();
+            self.teller
+                .aside(&format!("That was the main job, in {seconds:.1} s."));
         }
-        teller.all_went_well()
+        self.teller.all_went_well()
     }
 
     async fn come_up(&self) {
@@ -275,16 +280,36 @@ async fn watch(mut events: EventStream, teller: Teller, pids: Arc<Mutex<BTreeSet
     }
 }
 
-/// All children that were seen are gone.
+/// All children are gone: those that were seen, and any that this process still has, the hung server's for one.
 fn gone(teller: &Teller, pids: &Mutex<BTreeSet<u32>>) {
     let pids = pids.lock().unwrap_or_else(PoisonError::into_inner);
-    let left: Vec<_> = pids.iter().filter(|pid| is_alive(**pid)).collect();
+    let mut left: Vec<_> = pids.iter().copied().filter(|pid| is_alive(*pid)).collect();
+    left.extend(children());
     let told = match left.as_slice() {
-        [] => format!("of {} processes none is left", pids.len()),
+        [] => format!(
+            "of {} processes that came up none is left, nor the one that never did",
+            pids.len()
+        ),
         left => format!("still there: {left:?}"),
     };
     // Three came up, and one of them a second time.
     teller.step("gone", left.is_empty() && pids.len() >= 4, &told);
+}
+
+/// This process's children, where the system tells: proc(5), `/proc/PID/task/TID/children`.
+fn children() -> Vec<u32> {
+    let tasks = std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn is_alive(pid: u32) -> bool {

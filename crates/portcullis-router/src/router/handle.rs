@@ -27,6 +27,9 @@ use crate::{
     shape::ShapeOptions,
 };
 
+/// How long the actor may take to tell the last events at a shutdown.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
+
 /// What a router is started with.
 pub struct RouterOptions {
     /// What decides on calls.
@@ -55,6 +58,7 @@ pub struct RouterOptions {
 pub struct Router {
     supervisor: Supervisor,
     actor: ActorRef<RouterMessage>,
+
     dispatch: Dispatch,
     catalog: watch::Receiver<Arc<Catalog>>,
     events: EventBus,
@@ -84,13 +88,15 @@ impl Router {
         supervisor_options.lifecycle = options.lifecycle.clone().unwrap_or_default();
         supervisor_options.elicitation = PermittedElicitation::responder(&options, &specs, events.clone());
         let (tell, mut heard) = mpsc::unbounded_channel();
-        let supervisor = Supervisor::start(specs, supervisor_options, tell).await?;
         let forward = actor.clone();
         tokio::spawn(async move {
             while let Some(event) = heard.recv().await {
                 let _ = forward.send_message(RouterMessage::Supervisor(event));
             }
+            // Nobody is left to say anything: the actor tells the rest and ends, also where the hub was dropped.
+            let _ = forward.drain();
         });
+        let supervisor = Supervisor::start(specs, supervisor_options, tell).await?;
         let dispatch = Dispatch {
             upstreams: supervisor.upstreams().clone(),
             catalog: catalog.clone(),
@@ -177,7 +183,8 @@ impl Router {
     /// [`RouterError::Supervisor`] where some were still there when the stop sequence's time was over.
     pub async fn shutdown(&self) -> Result<(), RouterError> {
         let stopped = self.supervisor.shutdown().await;
-        self.actor.stop(None);
+        // The last changes of state are still told.
+        let _ = self.actor.wait(Some(LAST_EVENTS)).await;
         Ok(stopped?)
     }
 }

@@ -7,9 +7,7 @@ use portcullis_types::ServerId;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent, call_t};
 
 use super::message::RootMessage;
-use crate::{
-    server::{ServerActor, ServerArguments, ServerMessage},
-};
+use crate::server::{ServerActor, ServerArguments, ServerMessage};
 
 /// How long after its actor failed a server is given a new one.
 const RESPAWN_AFTER: Duration = Duration::from_millis(200);
@@ -34,12 +32,18 @@ impl Actor for RootActor {
         myself: ActorRef<RootMessage>,
         servers: Vec<ServerArguments>,
     ) -> Result<RootState, ActorProcessingErr> {
-        let arguments: BTreeMap<_, _> =
-            servers.into_iter().map(|server| (server.upstream.id().clone(), server)).collect();
+        let arguments: BTreeMap<_, _> = servers
+            .into_iter()
+            .map(|server| (server.upstream.id().clone(), server))
+            .collect();
         for id in arguments.keys() {
             myself.send_message(RootMessage::Start(id.clone()))?;
         }
-        Ok(RootState { arguments, running: HashMap::new(), stopping: false })
+        Ok(RootState {
+            arguments,
+            running: HashMap::new(),
+            stopping: false,
+        })
     }
 
     async fn handle(
@@ -97,7 +101,9 @@ impl Actor for RootActor {
 
 impl RootState {
     async fn start(&mut self, myself: &ActorRef<RootMessage>, id: &ServerId) {
-        let Some(arguments) = self.arguments.get(id).filter(|_| !self.stopping) else { return };
+        let Some(arguments) = self.arguments.get(id).filter(|_| !self.stopping) else {
+            return;
+        };
         // A server's `pre_start` touches neither network nor processes, so this wait is short. Never a name: the
         // registry is global to the process, and two hubs would collide in it.
         match Actor::spawn_linked(None, ServerActor, arguments.clone(), myself.get_cell()).await {

@@ -1,8 +1,4 @@
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use portcullis_config::{ServerSpec, Sources};
 use portcullis_types::ServerId;
@@ -83,7 +79,10 @@ impl Supervisor {
         let mut arguments = Vec::new();
         for spec in specs {
             let upstream = Upstream::new(spec);
-            if upstreams.insert(upstream.id().clone(), upstream.clone()).is_some() {
+            if upstreams
+                .insert(upstream.id().clone(), upstream.clone())
+                .is_some()
+            {
                 return Err(SupervisorError::Duplicate(upstream.id().clone()));
             }
             arguments.push(ServerArguments {
@@ -98,7 +97,12 @@ impl Supervisor {
             .map_err(|error| SupervisorError::Start(error.to_string()))?;
         // Stop sequence, and a second for the operating system.
         let grace = options.stop.after_eof + options.stop.after_term + Duration::from_secs(1);
-        Ok(Self { root, upstreams, children, grace })
+        Ok(Self {
+            root,
+            upstreams,
+            children,
+            grace,
+        })
     }
 
     /// The server called `id`.
@@ -122,7 +126,9 @@ impl Supervisor {
         let _ = call_t!(self.root, RootMessage::Stop, millis);
         let _ = self.root.stop_and_wait(None, Some(self.grace)).await;
         self.children.close();
-        timeout(self.grace, self.children.wait()).await.map_err(|_| SupervisorError::Lingering(self.grace))
+        timeout(self.grace, self.children.wait())
+            .await
+            .map_err(|_| SupervisorError::Lingering(self.grace))
     }
 
     #[cfg(test)]

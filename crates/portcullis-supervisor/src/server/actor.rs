@@ -105,7 +105,10 @@ impl Actor for ServerActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ServerMessage::Event(event) => state.on(&myself, event),
-            ServerMessage::Established { generation, established } => {
+            ServerMessage::Established {
+                generation,
+                established,
+            } => {
                 state.established(&myself, generation, *established);
             }
             ServerMessage::ToolsChanged { generation } => state.tools_changed(&myself, generation, false),
@@ -115,7 +118,6 @@ impl Actor for ServerActor {
                 let _ = reply.send(());
             }
             #[cfg(test)]
-            #[expect(clippy::panic, reason = "what the test of a failing actor needs")]
             ServerMessage::Panic => panic!("a test asked for it"),
         }
         Ok(())
@@ -145,25 +147,37 @@ impl ServerState {
 
     /// Whether the connection was used since this was last asked.
     fn was_called(&mut self) -> bool {
-        let Some(current) = &self.current else { return false };
+        let Some(current) = &self.current else {
+            return false;
+        };
         let entered = current.connection.gate.entered();
         let more = entered != std::mem::replace(&mut self.calls_seen, entered);
         more || current.connection.gate.inside() > 0
     }
 
     fn connect(&mut self, myself: &ActorRef<ServerMessage>, generation: u64) {
-        let (upstream, around, era) = (self.arguments.upstream.clone(), self.arguments.around.clone(), self.era);
+        let (upstream, around, era) = (
+            self.arguments.upstream.clone(),
+            self.arguments.around.clone(),
+            self.era,
+        );
         let actor = myself.clone();
         self.link = JoinSet::new();
-        self.link.spawn(async move {
+        // Tracked like the children: an attempt that is given up may just have started one.
+        let attempts = around.children.clone();
+        self.link.spawn(attempts.track_future(async move {
             let message = match connect(upstream.spec(), generation, era, &around).await {
-                Ok(established) => ServerMessage::Established { generation, established: Box::new(established) },
-                Err(error) => {
-                    ServerMessage::Event(Event::ConnectFailed { generation, reason: error.to_string() })
-                }
+                Ok(established) => ServerMessage::Established {
+                    generation,
+                    established: Box::new(established),
+                },
+                Err(error) => ServerMessage::Event(Event::ConnectFailed {
+                    generation,
+                    reason: error.to_string(),
+                }),
             };
             let _ = actor.send_message(message);
-        });
+        }));
     }
 
     fn established(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, established: Established) {
@@ -173,7 +187,7 @@ impl ServerState {
         }
         self.era = Some(established.era);
         self.watch(myself, generation, &established);
-        self.version += 1;
+        self.version = self.arguments.upstream.shared().next_version();
         self.listing = Listing::Quiet;
         self.calls_seen = 0;
         let tools = Arc::new(established.tools.clone());
@@ -187,7 +201,10 @@ impl ServerState {
     /// Watches over a connection: its end, and its tools.
     fn watch(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, established: &Established) {
         let closed = established.connection.closed.clone();
-        let (stderr, ended) = (established.stderr.clone(), established.process.as_ref().map(|process| process.watch()));
+        let (stderr, ended) = (
+            established.stderr.clone(),
+            established.process.as_ref().map(|process| process.watch()),
+        );
         let actor = myself.clone();
         self.link.spawn(async move {
             closed.cancelled().await;
@@ -219,7 +236,11 @@ impl ServerState {
 
     fn close(&mut self, generation: u64) {
         self.link = JoinSet::new();
-        if self.current.as_ref().is_some_and(|current| current.connection.generation == generation) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.connection.generation == generation)
+        {
             // Ends the connection at once; its process is stopped in the background, and tracked.
             self.current = None;
         }
@@ -237,21 +258,36 @@ impl ServerState {
     fn announce(&mut self, transition: Transition) {
         let Transition { from, to, reason, .. } = transition;
         let probing = self.machine.is_probing();
-        let pid = self.current.as_ref().and_then(|current| current.process.as_ref()).map(|process| process.pid());
+        let pid = self
+            .current
+            .as_ref()
+            .and_then(|current| current.process.as_ref())
+            .map(|process| process.pid());
         let state = to.as_str();
         if let Some(slot) = match to {
             // Published by `publish_ready`, together with its tools.
             State::Ready => None,
             // A probe may well fail like those before it: what was said of the parked server still stands.
             State::Connecting if probing => None,
-            State::Connecting | State::BackingOff { .. } | State::Draining | State::Idle => Some(Slot::Waiting),
-            State::Parked { .. } | State::Disabled | State::Stopped => Some(Slot::Down { state, reason: reason.clone() }),
+            State::Connecting | State::BackingOff { .. } | State::Draining | State::Idle => {
+                Some(Slot::Waiting)
+            }
+            State::Parked { .. } | State::Disabled | State::Stopped => Some(Slot::Down {
+                state,
+                reason: reason.clone(),
+            }),
         } {
             self.arguments.upstream.shared().slot.send_replace(slot);
         }
         let server = self.arguments.upstream.id().clone();
         tracing::debug!(%server, from = from.as_str(), to = state, %reason, "server state");
-        let _ = self.arguments.events.send(SupervisorEvent::State { server, from: from.as_str(), to: state, reason, pid });
+        let _ = self.arguments.events.send(SupervisorEvent::State {
+            server,
+            from: from.as_str(),
+            to: state,
+            reason,
+            pid,
+        });
     }
 
     fn publish_tools(&self, tools: &Arc<ToolList>) {
@@ -265,14 +301,26 @@ impl ServerState {
     fn publish_ready(&self, tools: Arc<ToolList>) {
         if let (Some(current), State::Ready) = (&self.current, self.machine.state()) {
             let connection = Arc::clone(&current.connection);
-            let ready = Ready { connection, tools, version: self.version };
-            self.arguments.upstream.shared().slot.send_replace(Slot::Ready(ready));
+            let ready = Ready {
+                connection,
+                tools,
+                version: self.version,
+            };
+            self.arguments
+                .upstream
+                .shared()
+                .slot
+                .send_replace(Slot::Ready(ready));
         }
     }
 
     /// Lists now, or once more after the listing that runs. `settled` says that the burst is over.
     fn tools_changed(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, settled: bool) {
-        let Some(current) = self.current.as_ref().filter(|current| current.connection.generation == generation) else {
+        let Some(current) = self
+            .current
+            .as_ref()
+            .filter(|current| current.connection.generation == generation)
+        else {
             return;
         };
         if let Listing::Running { again } = &mut self.listing {
@@ -280,18 +328,28 @@ impl ServerState {
             return;
         }
         self.listing = Listing::Running { again: false };
-        let (peer, deadline) = (current.connection.peer.clone(), self.arguments.upstream.timeouts().list);
+        let (peer, deadline) = (
+            current.connection.peer.clone(),
+            self.arguments.upstream.timeouts().list,
+        );
         let actor = myself.clone();
         self.link.spawn(async move {
             if settled {
                 sleep(LIST_QUIET).await;
             }
-            let result = list_tools(&peer, deadline).await.map_err(|error| error.to_string());
+            let result = list_tools(&peer, deadline)
+                .await
+                .map_err(|error| error.to_string());
             let _ = actor.send_message(ServerMessage::Listed { generation, result });
         });
     }
 
-    fn listed(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, result: Result<ToolList, String>) {
+    fn listed(
+        &mut self,
+        myself: &ActorRef<ServerMessage>,
+        generation: u64,
+        result: Result<ToolList, String>,
+    ) {
         if generation != self.machine.generation() {
             return;
         }
@@ -299,13 +357,15 @@ impl ServerState {
         self.listing = Listing::Quiet;
         match result {
             Ok(list) => {
-                self.version += 1;
+                self.version = self.arguments.upstream.shared().next_version();
                 let tools = Arc::new(list);
                 self.publish_tools(&tools);
                 self.publish_ready(tools);
             }
             // The tools that were known stay.
-            Err(error) => tracing::warn!(server = %self.arguments.upstream.id(), %error, "a new listing failed"),
+            Err(error) => {
+                tracing::warn!(server = %self.arguments.upstream.id(), %error, "a new listing failed")
+            }
         }
         if again {
             self.tools_changed(myself, generation, true);

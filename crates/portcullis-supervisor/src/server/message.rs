@@ -9,11 +9,17 @@ pub(crate) enum ServerMessage {
     /// An event for the machine: a timer, a demand, an order.
     Event(Event),
     /// A connection came up.
-    Established { generation: u64, established: Box<Established> },
+    Established {
+        generation: u64,
+        established: Box<Established>,
+    },
     /// The server says that its tools changed.
     ToolsChanged { generation: u64 },
     /// A listing ended.
-    Listed { generation: u64, result: Result<ToolList, String> },
+    Listed {
+        generation: u64,
+        result: Result<ToolList, String>,
+    },
     /// Stop for good; answered when the server has been told.
     Stop(RpcReplyPort<()>),
     /// Fails the actor, to show that its neighbours do not notice.

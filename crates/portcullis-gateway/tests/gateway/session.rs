@@ -1,0 +1,162 @@
+//! Handshakes, lists, and their changes.
+
+use portcullis_testkit::{Behaviour, Shown, Tool};
+
+use super::*;
+
+#[tokio::test]
+async fn a_legacy_client_shakes_hands_and_leaves() {
+    let mut client = Client::new(&Script::new("s"), "allow mcp.*\n").await;
+    let answer = client.initialize().await;
+    assert_eq!(answer["id"], "init");
+    let result = &answer["result"];
+    assert_eq!(result["serverInfo"]["name"], "portcullis");
+    assert_eq!(result["capabilities"], json!({"tools": {"listChanged": true}}));
+    let pong = client.ask(&request(json!(7), "ping", &json!({}))).await;
+    assert_eq!(pong, json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
+    client.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_modern_client_needs_no_session() {
+    let script = Script::new("s").tool(Tool::new("t", Behaviour::Echo));
+    let mut client = Client::new(&script, "allow mcp.*\n").await;
+    let answer = client.ask(&modern(json!(1), "server/discover", json!({}))).await;
+    let versions = answer["result"]["supportedVersions"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{answer}"));
+    assert!(versions.contains(&json!(MODERN)), "{answer}");
+    let answer = client.ask(&modern(json!(2), "tools/list", json!({}))).await;
+    let result = &answer["result"];
+    assert_eq!(result["tools"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert_eq!(
+        (&result["resultType"], &result["cacheScope"]),
+        (&json!("complete"), &json!("private"))
+    );
+    let params = json!({"name": client.alias("t"), "arguments": {"a": 1}});
+    let answer = client.ask(&modern(json!(3), "tools/call", params)).await;
+    assert_eq!(answer["result"]["content"][0]["text"], r#"{"a":1}"#, "{answer}");
+    assert_eq!(answer["result"]["resultType"], "complete");
+    client.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_the_handshake_is_no_error() {
+    let client = Client::new(&Script::new("s"), "").await;
+    client.leave().await.unwrap();
+}
+
+/// Report 55: whatever a tool is called, the client sees a name that fits, and the definition word for word.
+#[tokio::test]
+async fn tools_are_listed_under_aliases_with_their_own_definitions() {
+    let long = "x".repeat(100);
+    let raw = r#"{"inputSchema":{"type":"object","n":1.10,"big":123456789012345678901234567890},"name":"odd / name","annotations":{"unknown":[1]},"_meta":{"own":"business"}}"#;
+    let script = Script::new("s")
+        .tool(Tool::new(&long, Behaviour::Echo))
+        .tool(Tool::new("odd / name", Behaviour::Echo).raw(raw));
+    let mut client = Client::legacy(&script, "allow mcp.*\n").await;
+    client.say(&request(json!(1), "tools/list", &json!({}))).await;
+    let line = client.answer().await;
+    for kept in [
+        r#"{"type":"object","n":1.10,"big":123456789012345678901234567890}"#,
+        r#"{"unknown":[1]}"#,
+    ] {
+        assert!(line.contains(kept), "{line}");
+    }
+    assert!(!line.contains("business"), "{line}");
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    let names: Vec<_> = answer["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    let mut expected = [client.alias(&long), client.alias("odd / name")];
+    expected.sort_unstable();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, expected);
+    assert!(
+        names
+            .iter()
+            .all(|name| name.len() <= 64 && name.starts_with("mcp__s_")),
+        "{names:?}"
+    );
+    assert!(answer["result"].get("nextCursor").is_none());
+    // The alias reaches the very tool.
+    let answer = client.ask(&call(2, &client.alias(&long), r#"{"n":1}"#)).await;
+    assert_eq!(answer["result"]["content"][0]["text"], r#"{"n":1}"#);
+}
+
+#[tokio::test]
+async fn a_cursor_that_was_never_given_out_is_refused() {
+    let mut client = Client::legacy(&Script::new("s"), "allow mcp.*\n").await;
+    for cursor in ["x", ""] {
+        let answer = client
+            .ask(&request(json!(1), "tools/list", &json!({"cursor": cursor})))
+            .await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    assert_eq!(client.list().await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_change_of_what_is_offered_is_told() {
+    let script = Script::new("s")
+        .tool(Tool::new("old", Behaviour::Echo).shown(Shown::BeforeChange))
+        .tool(Tool::new("new", Behaviour::Echo).shown(Shown::AfterChange))
+        .tool(Tool::new(
+            "change",
+            Behaviour::ListChanged {
+                count: 1,
+                interval_ms: 0,
+            },
+        ));
+    let mut client = Client::legacy(&script, "allow mcp.*\n").await;
+    let (old, change) = (client.alias("old"), client.alias("change"));
+    assert_eq!(client.list().await.len(), 2);
+    client.ask(&call(5, &change, "{}")).await;
+    if client.notifications.is_empty() {
+        let told = client.line().await;
+        client.notifications.push(serde_json::from_str(&told).unwrap());
+    }
+    assert_eq!(
+        client.notifications[0]["method"],
+        "notifications/tools/list_changed"
+    );
+    let names: Vec<_> = client
+        .list()
+        .await
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(
+        names.contains(&client.alias("new")) && !names.contains(&old),
+        "{names:?}"
+    );
+}
+
+/// A client is no better than a server: what is not the protocol gets an answer or is dropped, and nothing ends.
+#[tokio::test]
+async fn nonsense_from_the_client_is_answered_and_survived() {
+    let mut client = Client::legacy(&Script::new("s"), "allow mcp.*\n").await;
+    let answer = client.ask("this is no JSON").await;
+    assert_eq!(
+        (&answer["error"]["code"], &answer["id"]),
+        (&json!(-32700), &Value::Null),
+        "{answer}"
+    );
+    let answer = client.ask(r#"{"jsonrpc":"2.0","id":9,"method":"made/up"}"#).await;
+    assert_eq!(
+        (&answer["error"]["code"], &answer["id"]),
+        (&json!(-32601), &json!(9)),
+        "{answer}"
+    );
+    // Replies to nothing, and notifications of nothing.
+    client.say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    client
+        .say(r#"{"jsonrpc":"2.0","method":"notifications/made_up"}"#)
+        .await;
+    assert_eq!(client.list().await, Vec::<Value>::new());
+    client.leave().await.unwrap();
+}

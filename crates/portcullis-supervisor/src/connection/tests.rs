@@ -1,0 +1,304 @@
+use rmcp::service::{ClientLifecycleMode, serve_client_with_lifecycle_and_ct};
+use serde_json::json;
+use tokio::{
+    io::{
+        AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex, split,
+    },
+    task::JoinHandle,
+};
+
+use super::*;
+use crate::{service::ClientService, transport::StdioTransport};
+
+const IDLE: Duration = Duration::from_secs(10);
+const CAP: Duration = Duration::from_secs(35);
+
+/// A connection that has shaken hands, and the hand-played server at its other end.
+struct Rig {
+    connection: Arc<Connection>,
+    heard: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    speak: WriteHalf<DuplexStream>,
+}
+
+impl Rig {
+    /// `pipe_bytes` is what the pipes hold before a writer has to wait.
+    async fn new(pipe_bytes: usize) -> Self {
+        let (ours, theirs) = duplex(pipe_bytes);
+        let (reader, writer) = split(ours);
+        let (heard, speak) = split(theirs);
+        let mut heard = BufReader::new(heard).lines();
+        let mut speak = speak;
+        let closed = CancellationToken::new();
+        let client = ClientService {
+            server: "s".parse().unwrap(),
+            elicitation: None,
+            progress: Arc::default(),
+            tools_changed: Arc::default(),
+        };
+        let progress = Arc::clone(&client.progress);
+        let transport = StdioTransport::new(reader, writer, Arc::default(), closed.clone());
+        let serving = serve_client_with_lifecycle_and_ct(
+            client,
+            transport,
+            ClientLifecycleMode::Initialize,
+            CancellationToken::new(),
+        );
+        let answering = async {
+            let asked: Value = serde_json::from_str(&heard.next_line().await.unwrap().unwrap()).unwrap();
+            let info = json!({"name": "hand", "version": "1"});
+            let result =
+                json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info});
+            let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
+            speak.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            let initialized = heard.next_line().await.unwrap().unwrap();
+            assert!(initialized.contains("notifications/initialized"), "{initialized}");
+        };
+        let (running, ()) = tokio::join!(serving, answering);
+        let running = running.unwrap();
+        let peer = running.peer().clone();
+        tokio::spawn(running.waiting());
+        let connection = Connection {
+            generation: 1,
+            peer,
+            gate: Gate::default(),
+            progress,
+            closed,
+            server: "s".parse().unwrap(),
+            elicitation: None,
+        };
+        Self {
+            connection: Arc::new(connection),
+            heard,
+            speak,
+        }
+    }
+
+    fn call(&self, arguments: &str) -> JoinHandle<(Result<String, CallFault>, Duration)> {
+        let (connection, arguments) = (Arc::clone(&self.connection), Arc::from(arguments));
+        let deadlines = Timeouts {
+            call: IDLE,
+            call_max: CAP,
+            ..Timeouts::default()
+        };
+        tokio::spawn(async move {
+            let began = Instant::now();
+            (connection.call("t", arguments, deadlines).await, began.elapsed())
+        })
+    }
+
+    async fn hear(&mut self) -> Value {
+        let line = timeout(Duration::from_secs(60), self.heard.next_line()).await;
+        serde_json::from_str(&line.expect("nothing came").unwrap().unwrap()).unwrap()
+    }
+
+    async fn say(&mut self, message: &Value) {
+        self.speak
+            .write_all(format!("{message}\n").as_bytes())
+            .await
+            .unwrap();
+    }
+
+    /// Whatever the hub still has to say, it says nothing within a minute.
+    async fn assert_silence(&mut self) {
+        let line = timeout(Duration::from_secs(60), self.heard.next_line()).await;
+        assert!(line.is_err(), "{line:?}");
+    }
+
+    /// The hub says that it cancelled the call `id`, and then nothing more.
+    async fn assert_cancelled_once(&mut self, id: &Value) {
+        let told = self.hear().await;
+        assert_eq!(
+            (&told["method"], &told["params"]["requestId"]),
+            (&"notifications/cancelled".into(), id)
+        );
+        self.assert_silence().await;
+        assert!(
+            self.connection.progress.is_empty(),
+            "nobody watches for its progress any more"
+        );
+        assert_eq!(self.connection.gate.inside(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_word_times_out_and_is_cancelled_once() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let call = rig.call("{}");
+    let id = rig.hear().await["id"].clone();
+    let (result, took) = call.await.unwrap();
+    assert_eq!(
+        result,
+        Err(CallFault::TimedOut {
+            after: IDLE,
+            sent: true
+        })
+    );
+    assert_eq!(took, IDLE);
+    rig.assert_cancelled_once(&id).await;
+    // The late reply is nobody's; the next call gets its own.
+    rig.say(&json!({"jsonrpc": "2.0", "id": id, "result": {"late": true}}))
+        .await;
+    let call = rig.call("{}");
+    let id = rig.hear().await["id"].clone();
+    rig.say(&json!({"jsonrpc": "2.0", "id": id, "result": {"own": true}}))
+        .await;
+    assert_eq!(call.await.unwrap().0, Ok(r#"{"own":true}"#.to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_renews_the_idle_deadline_and_not_the_cap() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let call = rig.call("{}");
+    let asked = rig.hear().await;
+    let token = asked["params"]["_meta"]["progressToken"].clone();
+    let progress = |token: &Value, n: u32| {
+        let params = json!({"progressToken": token, "progress": n});
+        json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+    };
+    for n in 0..4 {
+        tokio::time::advance(Duration::from_secs(8)).await;
+        // Progress of another call renews nothing; had it, the last one would not be needed.
+        rig.say(&progress(&json!("another"), n)).await;
+        rig.say(&progress(&token, n)).await;
+        // The notification passes through the SDK's tasks.
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!call.is_finished(), "after {n}");
+    }
+    let (result, took) = call.await.unwrap();
+    assert_eq!(
+        result,
+        Err(CallFault::TimedOut {
+            after: CAP,
+            sent: true
+        })
+    );
+    assert_eq!(took, CAP);
+    rig.assert_cancelled_once(&asked["id"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_progress_of_another_call_renews_nothing() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let call = rig.call("{}");
+    rig.hear().await;
+    tokio::time::advance(Duration::from_secs(8)).await;
+    let params = json!({"progressToken": 4711, "progress": 1});
+    rig.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+        .await;
+    let (result, took) = call.await.unwrap();
+    assert_eq!(
+        (result, took),
+        (
+            Err(CallFault::TimedOut {
+                after: IDLE,
+                sent: true
+            }),
+            IDLE
+        )
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_is_cancelled_once() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let call = rig.call("{}");
+    let id = rig.hear().await["id"].clone();
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    rig.assert_cancelled_once(&id).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answered_call_is_not_cancelled() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let call = rig.call("{}");
+    let id = rig.hear().await["id"].clone();
+    rig.say(&json!({"jsonrpc": "2.0", "id": id, "result": {}})).await;
+    assert_eq!(call.await.unwrap().0, Ok("{}".to_owned()));
+    rig.assert_silence().await;
+}
+
+/// A call that waits behind a full pipe and is given up never reaches the server, so there is nothing to cancel.
+#[tokio::test(start_paused = true)]
+async fn a_withdrawn_call_is_neither_sent_nor_cancelled() {
+    let mut rig = Rig::new(512).await;
+    // Larger than the pipe, and the server does not read: it stays half written.
+    let stuck = rig.call(&format!(r#"{{"long":"{}"}}"#, "x".repeat(2_000)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (behind, dropped) = (rig.call(r#"{"never":1}"#), rig.call(r#"{"never":2}"#));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    dropped.abort();
+    let (result, _) = stuck.await.unwrap();
+    assert_eq!(
+        result,
+        Err(CallFault::TimedOut {
+            after: IDLE,
+            sent: true
+        })
+    );
+    let (result, _) = behind.await.unwrap();
+    assert_eq!(
+        result,
+        Err(CallFault::TimedOut {
+            after: IDLE,
+            sent: false
+        })
+    );
+    // Now the server reads: the first call whole, that it is cancelled, and nothing else.
+    let first = rig.hear().await;
+    assert!(first["params"]["arguments"]["long"].is_string(), "{first}");
+    rig.assert_cancelled_once(&first["id"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shut_gate_sends_nothing() {
+    let mut rig = Rig::new(64 * 1024).await;
+    rig.connection.gate.shut();
+    let (result, _) = rig.call("{}").await.unwrap();
+    assert!(matches!(result, Err(CallFault::NotSent { .. })), "{result:?}");
+    rig.assert_silence().await;
+}
+
+/// Once the server has seen a round of a call, no later trouble makes the call one that was not sent.
+#[tokio::test(start_paused = true)]
+async fn a_later_round_that_is_not_sent_leaves_the_outcome_unknown() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let call = rig.call("{}");
+    let id = rig.hear().await["id"].clone();
+    // Shut before the second round can begin.
+    rig.connection.gate.shut();
+    let ask = json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}});
+    let result = json!({"resultType": "input_required", "inputRequests": {"a": ask}, "requestState": "s"});
+    rig.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        .await;
+    let (result, _) = call.await.unwrap();
+    assert!(
+        matches!(result, Err(CallFault::OutcomeUnknown { .. })),
+        "{result:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_connection_fails_each_call_truly() {
+    let mut rig = Rig::new(512).await;
+    let sent = rig.call("{}");
+    rig.hear().await;
+    // The pipe is full with the second, so the third is not begun.
+    let half = rig.call(&format!(r#"{{"long":"{}"}}"#, "x".repeat(2_000)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let queued = rig.call("{}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let Rig { heard, speak, .. } = rig;
+    drop((heard, speak));
+    for (call, known) in [(sent, false), (half, false), (queued, true)] {
+        let (result, took) = call.await.unwrap();
+        assert!(took < IDLE, "at once");
+        match result.unwrap_err() {
+            CallFault::NotSent { .. } => assert!(known),
+            CallFault::OutcomeUnknown { .. } => assert!(!known),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The whole crate against real processes: this very program, started again as a scripted server.
+
+mod calls;
+mod life;
+mod stop;
+
+use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time::Duration};
+
+use portcullis_config::{
+    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
+};
+use portcullis_testkit::{Script, serve_stdio};
+use portcullis_types::ServerId;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    CallFault, LifecycleOptions, Ready, StopSequence, Supervisor, SupervisorEvent, SupervisorOptions,
+    ToolList, Upstream,
+};
+
+/// The variable in which a scripted server finds its script.
+const SCRIPT: &str = "SCRIPT";
+/// How long anything may take here before it counts as never: generous, since machines are slow at times.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What "at once" may take, on such a machine.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// What the other tests start as their servers: the test program runs this test alone, which plays the script.
+/// No test by itself: the other tests start this program again, with a script, as their server.
+#[test]
+fn scripted_server() -> ExitCode {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the edge of the scripted server's own process"
+    )]
+    let Ok(script) = std::env::var(SCRIPT) else {
+        return ExitCode::SUCCESS;
+    };
+    serve_stdio(&Script::from_json(&script).unwrap())
+}
+
+/// A hub's surroundings with little in them, and a canary that no server may see.
+struct Host;
+
+impl Sources for Host {
+    fn variable(&self, name: &str) -> Option<String> {
+        match name {
+            "PATH" => Some("/usr/local/bin:/usr/bin:/bin".to_owned()),
+            "CANARY" => Some("tweet".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn file(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+fn stdio(id: &str, program: &Path, args: &[&str], env: &[(&str, &str)]) -> ServerSpec {
+    ServerSpec {
+        id: id.parse().unwrap(),
+        display_name: id.to_owned(),
+        description: None,
+        transport: TransportSpec::Stdio(StdioSpec {
+            program: program.to_owned(),
+            args: args.iter().map(|arg| Template::literal(arg)).collect(),
+            env: env
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), Template::literal(value)))
+                .collect(),
+            inherit_env: [].into(),
+            cwd: None,
+        }),
+        timeouts: Timeouts::uniform(PATIENCE),
+        protocol: Protocol::Initialize,
+        enabled: true,
+        disabled_tools: [].into(),
+        disabled_auto_approve_tools: [].into(),
+        origin: Origin::default(),
+    }
+}
+
+/// A server that plays `script`, spoken to in the older era unless the spec is changed.
+fn scripted(script: &Script) -> ServerSpec {
+    let args = [
+        "--exact",
+        "tests::scripted_server",
+        "--nocapture",
+        "-q",
+        "--test-threads=2",
+    ];
+    stdio(
+        &script.name,
+        &std::env::current_exe().unwrap(),
+        &args,
+        &[(SCRIPT, &script.to_json())],
+    )
+}
+
+/// A running supervisor, and what it has told so far.
+struct Rig {
+    supervisor: Supervisor,
+    events: mpsc::UnboundedReceiver<SupervisorEvent>,
+    heard: Vec<SupervisorEvent>,
+}
+
+impl Rig {
+    async fn start(specs: impl IntoIterator<Item = ServerSpec>) -> Self {
+        Self::start_with(specs, |_| {}).await
+    }
+
+    async fn start_with(
+        specs: impl IntoIterator<Item = ServerSpec>,
+        change: impl FnOnce(&mut SupervisorOptions),
+    ) -> Self {
+        let mut options = SupervisorOptions::new(Arc::new(Host));
+        options.lifecycle = LifecycleOptions {
+            base: Duration::from_millis(20),
+            cap: Duration::from_millis(40),
+            ..LifecycleOptions::default()
+        };
+        options.stop = StopSequence {
+            after_eof: Duration::from_millis(500),
+            after_term: Duration::from_millis(500),
+        };
+        change(&mut options);
+        let (tell, events) = mpsc::unbounded_channel();
+        let supervisor = Supervisor::start(specs.into_iter().collect(), options, tell)
+            .await
+            .unwrap();
+        Self {
+            supervisor,
+            events,
+            heard: Vec::new(),
+        }
+    }
+
+    fn upstream(&self, id: &str) -> &Upstream {
+        self.supervisor.upstream(&server(id)).unwrap()
+    }
+
+    async fn ready(&self, id: &str) -> Ready {
+        self.upstream(id)
+            .ready(Instant::now() + PATIENCE, 0)
+            .await
+            .unwrap()
+    }
+
+    async fn call(&self, id: &str, tool: &str, arguments: &str) -> Result<String, CallFault> {
+        let upstream = self.upstream(id);
+        let ready = upstream.ready(Instant::now() + PATIENCE, 0).await?;
+        ready.call(tool, arguments.into(), upstream.timeouts()).await
+    }
+
+    /// The text that a call gives.
+    async fn text(&self, id: &str, tool: &str) -> String {
+        text(&self.call(id, tool, "{}").await.unwrap())
+    }
+
+    /// The next event, or a failure that tells what came instead of what was waited for.
+    async fn next(&mut self, what: &str) -> SupervisorEvent {
+        match timeout(PATIENCE, self.events.recv()).await {
+            Ok(Some(event)) => {
+                self.heard.push(event.clone());
+                event
+            }
+            _ => panic!("waited for {what} in vain; heard {:#?}", self.heard),
+        }
+    }
+
+    /// Waits until `id` is in state `to`; the reason, and the process.
+    async fn until(&mut self, id: &str, to: &str) -> (String, Option<u32>) {
+        loop {
+            if let SupervisorEvent::State {
+                server,
+                to: now,
+                reason,
+                pid,
+                ..
+            } = self.next(to).await
+                && (server.as_str(), now) == (id, to)
+            {
+                return (reason, pid);
+            }
+        }
+    }
+
+    /// Waits for the next list of `id`.
+    async fn tools(&mut self, id: &str) -> (u64, Arc<ToolList>) {
+        loop {
+            if let SupervisorEvent::Tools {
+                server,
+                version,
+                list,
+            } = self.next("tools").await
+                && server.as_str() == id
+            {
+                return (version, list);
+            }
+        }
+    }
+}
+
+fn server(id: &str) -> ServerId {
+    id.parse().unwrap()
+}
+
+/// The text of a result that is one text block.
+fn text(result: &str) -> String {
+    let result: serde_json::Value = serde_json::from_str(result).unwrap();
+    result["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no text in {result}"))
+        .to_owned()
+}
+
+fn names(list: &ToolList) -> Vec<&str> {
+    list.tools.iter().map(|tool| tool.name.as_str()).collect()
+}
+
+fn lines(file: &Path) -> Vec<String> {
+    std::fs::read_to_string(file)
+        .unwrap_or_default()
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+fn pids(file: &Path) -> Vec<u32> {
+    lines(file).iter().map(|line| line.parse().unwrap()).collect()
+}
+
+/// Whether a process is there. One that is dead and only waits to be reaped is not.
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next())
+        .is_some_and(|state| state != "Z")
+}
+
+/// Looks again and again until `holds`, which no event tells of.
+async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What is in the environment of a server, as it told in a result.
+fn environment(result: &str) -> BTreeMap<String, String> {
+    serde_json::from_str(&text(result)).unwrap()
+}

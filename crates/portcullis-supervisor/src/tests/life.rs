@@ -1,0 +1,396 @@
+//! Coming up, failing, coming back.
+
+use std::path::PathBuf;
+
+use portcullis_testkit::{
+    Behaviour, Discover, Era, Handshake, Noise, Noises, Process, Shown, Tool, UnlessFile,
+};
+
+use super::*;
+use crate::server::ServerMessage;
+
+fn counted(script: Script, file: &Path) -> Script {
+    script.process(Process {
+        pid_file: Some(file.to_owned()),
+        ..Process::default()
+    })
+}
+
+fn pid_tool(script: Script) -> Script {
+    script
+        .tool(Tool::new("pid", Behaviour::Pid))
+        .tool(Tool::new("crash", Behaviour::crash(3)))
+}
+
+/// How often `script` is started until it is ready, and then once more after it crashed.
+async fn starts(script: Script, protocol: Protocol) -> [usize; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let mut spec = scripted(&counted(pid_tool(script), &file));
+    spec.protocol = protocol;
+    let rig = Rig::start([spec]).await;
+    let first: u32 = rig.text("s", "pid").await.parse().unwrap();
+    let before = pids(&file).len();
+    rig.call("s", "crash", "{}").await.unwrap_err();
+    let second: u32 = rig.text("s", "pid").await.parse().unwrap();
+    assert_ne!(first, second);
+    rig.supervisor.shutdown().await.unwrap();
+    assert!(pids(&file).into_iter().all(|pid| !is_alive(pid)));
+    [before, pids(&file).len() - before]
+}
+
+/// Each server comes up in the era that it speaks, and the era that was found is not looked for again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_era_is_found_and_remembered() {
+    let silent = Script::new("s").discover(Discover::Silence);
+    let (modern, legacy, refusing, silent) = tokio::join!(
+        starts(Script::new("s").era(Era::Modern), Protocol::Auto),
+        starts(Script::new("s"), Protocol::Initialize),
+        starts(Script::new("s"), Protocol::Auto),
+        starts(silent, Protocol::Auto),
+    );
+    assert_eq!(modern, [1, 1]);
+    assert_eq!(legacy, [1, 1]);
+    // A fresh connection for the second handshake, and then the right one at once.
+    assert_eq!(refusing, [2, 1]);
+    assert_eq!(silent, [2, 1]);
+}
+
+/// Report 19: whatever is printed around the handshake, the server comes up, its tools with it.
+#[tokio::test]
+async fn a_server_comes_up_and_its_tools_are_listed() {
+    let chatter = || {
+        vec![
+            Noise::Line("Welcome!".into()),
+            Noise::Blank(2),
+            Noise::BadUtf8,
+            Noise::LogLine,
+        ]
+    };
+    let noise = Noises {
+        at_start: chatter(),
+        before_handshake: vec![Noise::ListChanged, Noise::Ping, Noise::LogLine],
+        after_handshake: chatter(),
+        before_list: chatter(),
+        per_message: vec![Noise::LogLine],
+    };
+    let script = Script::new("s")
+        .noise(noise)
+        .tool(Tool::new("echo", Behaviour::Echo))
+        .tool(Tool::new("é / *", Behaviour::Pid));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    rig.until("s", "connecting").await;
+    let (version, list) = rig.tools("s").await;
+    assert_eq!((version, names(&list)), (1, vec!["echo", "é / *"]));
+    let (_, pid) = rig.until("s", "ready").await;
+    let ready = rig.ready("s").await;
+    assert!(
+        ready
+            .tool("echo")
+            .is_some_and(|tool| tool.definition.contains("inputSchema"))
+    );
+    assert_eq!(rig.text("s", "é / *").await, pid.unwrap().to_string());
+    let arguments = r#"{"n":1.10,"big":123456789012345678901234567890,"n":2, "s":"\u00e9"}"#;
+    assert_eq!(text(&rig.call("s", "echo", arguments).await.unwrap()), arguments);
+}
+
+/// Reports 30, 57: the call is done once and its caller told that the outcome is unknown; the same `Upstream`
+/// leads to the server that comes back.
+#[tokio::test]
+async fn a_crash_in_a_call_is_told_at_once_and_healed() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    let crash = Behaviour::record(&done, Behaviour::crash(3));
+    let script = Script::new("s")
+        .tool(Tool::new("crash", crash))
+        .tool(Tool::new("pid", Behaviour::Pid));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    let upstream = rig.upstream("s").clone();
+    let ready = rig.ready("s").await;
+    let began = Instant::now();
+    let fault = ready
+        .call("crash", "{}".into(), upstream.timeouts())
+        .await
+        .unwrap_err();
+    assert!(matches!(fault, CallFault::OutcomeUnknown { .. }), "{fault:?}");
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(reason.contains("the server ended"), "{reason}");
+    // The old connection takes no more calls, and says so truly.
+    let fault = ready
+        .call("pid", "{}".into(), upstream.timeouts())
+        .await
+        .unwrap_err();
+    assert!(matches!(fault, CallFault::NotSent { .. }), "{fault:?}");
+    let again = upstream.ready(Instant::now() + PATIENCE, 0).await.unwrap();
+    again.call("pid", "{}".into(), upstream.timeouts()).await.unwrap();
+    assert!(again.version() > ready.version());
+    assert_eq!(lines(&done).len(), 1);
+}
+
+/// Report 40: a server that closes only its output has ended too; what is left of it is stopped.
+#[tokio::test]
+async fn a_closed_output_is_the_end() {
+    let script = pid_tool(Script::new("s").tool(Tool::new("mumble", Behaviour::CloseStdout)));
+    let rig = Rig::start([scripted(&script)]).await;
+    let old: u32 = rig.text("s", "pid").await.parse().unwrap();
+    let fault = timeout(AT_ONCE, rig.call("s", "mumble", "{}"))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(fault, CallFault::OutcomeUnknown { .. }), "{fault:?}");
+    assert_ne!(rig.text("s", "pid").await, old.to_string());
+    eventually("the old process is gone", || !is_alive(old)).await;
+}
+
+/// Report 38: a server that always exits is given up after some tries, its calls fail at once, and a demand finds
+/// it once it is well again.
+#[tokio::test]
+async fn a_server_that_always_exits_is_parked_until_it_is_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, cure) = (folder.path().join("pids"), folder.path().join("cure"));
+    let process = Process {
+        pid_file: Some(file.clone()),
+        exit_unless: Some(UnlessFile {
+            file: cure.clone(),
+            code: 3,
+        }),
+        ..Process::default()
+    };
+    let script = pid_tool(Script::new("s")).process(process);
+    let mut rig = Rig::start_with([scripted(&script)], |options| options.lifecycle.park_after = 3).await;
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(reason.contains("handshake"), "{reason}");
+    let (reason, _) = rig.until("s", "parked").await;
+    assert!(reason.contains("handshake"), "{reason}");
+    assert_eq!(pids(&file).len(), 3);
+
+    let fault = timeout(AT_ONCE, rig.call("s", "pid", "{}"))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        matches!(fault, CallFault::Unavailable { state: "parked", .. }),
+        "{fault:?}"
+    );
+    // That call had it tried once more, and it failed once more.
+    rig.until("s", "parked").await;
+    assert_eq!(pids(&file).len(), 4);
+
+    std::fs::File::create_new(&cure).unwrap();
+    rig.call("s", "pid", "{}").await.unwrap_err();
+    rig.until("s", "ready").await;
+    rig.call("s", "pid", "{}").await.unwrap();
+}
+
+/// Report 39: one that never answers holds up nobody.
+#[tokio::test]
+async fn one_hangs_in_the_handshake_and_the_others_are_ready() {
+    let hung = Script::new("hung").handshake(Handshake::Hang);
+    let well = ["a", "b", "c", "d", "e"];
+    let specs = well
+        .iter()
+        .map(|id| scripted(&pid_tool(Script::new(id))))
+        .chain([scripted(&hung)]);
+    let mut rig = Rig::start(specs).await;
+    for id in well {
+        rig.call(id, "pid", "{}").await.unwrap();
+    }
+    // A call of the hung one waits no longer than its own deadline.
+    let deadline = Instant::now() + Duration::from_millis(50);
+    let fault = rig.upstream("hung").ready(deadline, 0).await.unwrap_err();
+    assert!(
+        matches!(fault, CallFault::TimedOut { sent: false, .. }),
+        "{fault:?}"
+    );
+    rig.supervisor.shutdown().await.unwrap();
+    rig.until("hung", "stopped").await;
+    let reached = |id: &str, state: &str| {
+        rig.heard.iter().any(
+            |event| matches!(event, SupervisorEvent::State { server, to, .. } if server.as_str() == id && *to == state),
+        )
+    };
+    assert!(well.iter().all(|id| reached(id, "ready")) && !reached("hung", "ready"));
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_says_how() {
+    let refuses = Script::new("refuses").handshake(Handshake::Error {
+        code: -32000,
+        message: "no thanks".to_owned(),
+    });
+    let mut slow = scripted(&Script::new("slow").handshake(Handshake::Hang));
+    slow.timeouts.connect = Duration::from_millis(100);
+    let sh = Path::new("/bin/sh");
+    let loud = stdio("loud", sh, &["-c", "echo 'no licence found' >&2; exit 9"], &[]);
+    let mut rig = Rig::start([scripted(&refuses), slow, loud]).await;
+    for _ in 0..3 {
+        let (server, reason) = loop {
+            if let SupervisorEvent::State {
+                server,
+                to: "backing_off",
+                reason,
+                ..
+            } = rig.next("a failure").await
+            {
+                break (server, reason);
+            }
+        };
+        let told = match server.as_str() {
+            "refuses" => "no thanks",
+            "slow" => "the handshake took over 0.1 s",
+            _ => "the server ended (exit status: 9); it wrote `no licence found`",
+        };
+        assert!(reason.contains(told), "{server}: {reason}");
+    }
+}
+
+/// Report 42: the actor's children are cleaned up, it gets a successor, and nobody else notices.
+#[tokio::test]
+async fn an_actor_that_fails_is_replaced_and_its_neighbours_go_on() {
+    let mut rig = Rig::start([
+        scripted(&pid_tool(Script::new("a"))),
+        scripted(&pid_tool(Script::new("b"))),
+    ])
+    .await;
+    let (a, b): (u32, u32) = (
+        rig.text("a", "pid").await.parse().unwrap(),
+        rig.text("b", "pid").await.parse().unwrap(),
+    );
+    let before = rig.ready("a").await.version();
+    while rig
+        .heard
+        .iter()
+        .filter(|event| matches!(event, SupervisorEvent::State { to: "ready", .. }))
+        .count()
+        < 2
+    {
+        rig.next("both ready").await;
+    }
+    rig.supervisor.forward(&server("a"), ServerMessage::Panic);
+    rig.until("a", "ready").await;
+    let ready = rig.ready("a").await;
+    assert!(
+        ready.version() > before,
+        "listings are counted through all actors of a server"
+    );
+    assert_ne!(rig.text("a", "pid").await, a.to_string());
+    eventually("the old child is gone", || !is_alive(a)).await;
+    assert_eq!(rig.text("b", "pid").await, b.to_string());
+}
+
+/// Report 27 in small: a change is listed and published, and the newer list has the greater version.
+#[tokio::test]
+async fn changed_tools_are_published() {
+    let script = Script::new("s")
+        .tool(Tool::new("old", Behaviour::Pid).shown(Shown::BeforeChange))
+        .tool(Tool::new("new", Behaviour::Pid).shown(Shown::AfterChange))
+        .tool(Tool::new(
+            "change",
+            Behaviour::ListChanged {
+                count: 200,
+                interval_ms: 0,
+            },
+        ));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    let (first, list) = rig.tools("s").await;
+    assert_eq!(names(&list), ["old", "change"]);
+    rig.call("s", "change", "{}").await.unwrap();
+    let mut listings = 0;
+    let last = loop {
+        let (version, list) = rig.tools("s").await;
+        listings += 1;
+        if names(&list) == ["new", "change"] {
+            break version;
+        }
+    };
+    assert!(last > first);
+    assert!(listings <= 2, "{listings} listings for one burst");
+    let ready = rig
+        .upstream("s")
+        .ready(Instant::now() + PATIENCE, last)
+        .await
+        .unwrap();
+    assert!(ready.tool("new").is_some() && ready.tool("old").is_none());
+}
+
+/// Report 4: nothing is started with a reference that has no value, and the field is named.
+#[tokio::test]
+async fn what_cannot_be_started_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let mut unset = scripted(&counted(Script::new("unset"), &file));
+    if let TransportSpec::Stdio(stdio) = &mut unset.transport {
+        stdio
+            .env
+            .insert("API_KEY".to_owned(), Template::parse("x${env:NOT_THERE}"));
+    }
+    let missing = stdio("missing", &PathBuf::from("/nowhere/to/be/found"), &[], &[]);
+    let mut rig = Rig::start([unset, missing]).await;
+    for _ in 0..2 {
+        let (server, reason) = loop {
+            if let SupervisorEvent::State {
+                server,
+                to: "backing_off",
+                reason,
+                ..
+            } = rig.next("a failure").await
+            {
+                break (server, reason);
+            }
+        };
+        let told = match server.as_str() {
+            "unset" => "env.API_KEY: the variable `NOT_THERE` is not set",
+            _ => "cannot start `/nowhere/to/be/found`: ",
+        };
+        assert!(reason.contains(told), "{reason}");
+    }
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn a_disabled_server_is_never_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let mut spec = scripted(&counted(pid_tool(Script::new("s")), &file));
+    spec.enabled = false;
+    let rig = Rig::start([spec, scripted(&pid_tool(Script::new("other")))]).await;
+    rig.call("other", "pid", "{}").await.unwrap();
+    let fault = timeout(AT_ONCE, rig.call("s", "pid", "{}"))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: "disabled",
+                ..
+            }
+        ),
+        "{fault:?}"
+    );
+    rig.supervisor.shutdown().await.unwrap();
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn an_idle_server_is_closed_and_the_next_call_opens_it() {
+    let idle =
+        |options: &mut SupervisorOptions| options.lifecycle.idle_after = Some(Duration::from_millis(200));
+    let mut rig = Rig::start_with([scripted(&pid_tool(Script::new("s")))], idle).await;
+    let old: u32 = rig.text("s", "pid").await.parse().unwrap();
+    rig.until("s", "idle").await;
+    eventually("the idle process is gone", || !is_alive(old)).await;
+    assert_ne!(rig.text("s", "pid").await, old.to_string());
+}
+
+#[tokio::test]
+async fn two_specs_of_one_id_are_refused() {
+    let (tell, _events) = mpsc::unbounded_channel();
+    let specs = vec![scripted(&Script::new("s")), scripted(&Script::new("s"))];
+    let error = Supervisor::start(specs, SupervisorOptions::new(Arc::new(Host)), tell)
+        .await
+        .unwrap_err();
+    assert_eq!(error.to_string(), "two servers are called `s`");
+}

@@ -1,0 +1,87 @@
+//! Report 13: counts stay flat however often a handshake fails. Alone in its program, since it counts what the
+//! whole process holds.
+
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+use std::{sync::Arc, time::Duration};
+
+use portcullis_config::{
+    NoEnvironment, Origin, Protocol, ServerSpec, StdioSpec, Template, Timeouts, TransportSpec,
+};
+use portcullis_supervisor::{LifecycleOptions, StopSequence, Supervisor, SupervisorEvent, SupervisorOptions};
+use tokio::{sync::mpsc, time::timeout};
+
+fn spec(id: &str, line: &str) -> ServerSpec {
+    ServerSpec {
+        id: id.parse().unwrap(),
+        display_name: id.to_owned(),
+        description: None,
+        transport: TransportSpec::Stdio(StdioSpec {
+            program: "/bin/sh".into(),
+            args: ["-c", line].map(Template::literal).to_vec(),
+            env: [].into(),
+            inherit_env: [].into(),
+            cwd: None,
+        }),
+        timeouts: Timeouts {
+            connect: Duration::from_millis(20),
+            ..Timeouts::default()
+        },
+        protocol: Protocol::Initialize,
+        enabled: true,
+        disabled_tools: [].into(),
+        disabled_auto_approve_tools: [].into(),
+        origin: Origin::default(),
+    }
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[tokio::test]
+async fn failed_handshakes_leave_nothing_behind() {
+    let mut options = SupervisorOptions::new(Arc::new(NoEnvironment));
+    options.lifecycle = LifecycleOptions {
+        base: Duration::from_millis(1),
+        cap: Duration::from_millis(1),
+        park_after: 26,
+        ..LifecycleOptions::default()
+    };
+    options.stop = StopSequence {
+        after_eof: Duration::from_millis(20),
+        after_term: Duration::from_millis(20),
+    };
+    // The first never answers, the second ends, the third closes its output and stays.
+    let specs = vec![
+        spec("hangs", "exec sleep 600"),
+        spec("exits", "exit 1"),
+        spec("closes", "exec 1>&-; exec sleep 600"),
+    ];
+    // One descriptor that the first child of all makes the runtime open, and keep.
+    let (warm, _) = mpsc::unbounded_channel();
+    let first = Supervisor::start(vec![spec("exits", "exit 1")], options.clone(), warm)
+        .await
+        .unwrap();
+    first.shutdown().await.unwrap();
+    let before = descriptors();
+
+    let (tell, mut events) = mpsc::unbounded_channel();
+    let supervisor = Supervisor::start(specs, options, tell).await.unwrap();
+    let mut failures = 0;
+    let mut parked = 0;
+    while parked < 3 {
+        let event = timeout(Duration::from_secs(30), events.recv())
+            .await
+            .unwrap()
+            .unwrap();
+        if let SupervisorEvent::State { to, .. } = event {
+            failures += usize::from(to == "backing_off" || to == "parked");
+            parked += usize::from(to == "parked");
+        }
+    }
+    assert_eq!(failures, 3 * 26);
+    // Waits for the last children, which are stopped in the background.
+    supervisor.shutdown().await.unwrap();
+    assert_eq!(descriptors(), before);
+}

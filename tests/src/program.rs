@@ -1,0 +1,231 @@
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{DEADLINE, Folder};
+
+/// The program, ready to be run in a folder. Its environment holds `PATH`, and a `HOME` inside of that folder.
+#[derive(Debug)]
+pub struct Program {
+    command: Command,
+}
+
+/// How a run of the program ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The exit code; none where a signal ended it.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// The program while it runs. Killed when dropped.
+#[derive(Debug)]
+pub struct Running {
+    pid: Pid,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    errors: Receiver<String>,
+    ended: Receiver<ExitStatus>,
+}
+
+impl Program {
+    pub fn new(path: &str, folder: &Folder) -> Self {
+        let mut command = Command::new(path);
+        command
+            .current_dir(folder.root())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", folder.root())
+            .env("NO_COLOR", "1");
+        Self { command }
+    }
+
+    pub fn args<S: AsRef<std::ffi::OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
+    /// Adds an option with a path as its value.
+    pub fn with(mut self, option: &str, path: impl AsRef<Path>) -> Self {
+        self.command.arg(option).arg(path.as_ref());
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs it to its end, with nobody at its standard input.
+    pub fn run(mut self) -> Finished {
+        self.command.stdin(Stdio::null());
+        self.spawn().finish()
+    }
+
+    /// Runs it to its end as at a terminal, where one sees both outputs as one, in their order: all is in `stdout`.
+    pub fn run_merged(mut self) -> Finished {
+        let (mut output, input) = std::io::pipe().unwrap();
+        self.command
+            .stdin(Stdio::null())
+            .stdout(input.try_clone().unwrap())
+            .stderr(input);
+        let mut child = self.command.spawn().expect("the program can be started");
+        // The command holds the pipe's writing end, so its end would never come.
+        drop(self.command);
+        let pid = Pid::from_child(&child);
+        let (all, ended) = channel();
+        thread::spawn(move || {
+            let mut text = String::new();
+            output
+                .read_to_string(&mut text)
+                .expect("the program prints UTF-8");
+            all.send((text, child.wait().unwrap()))
+        });
+        let Ok((stdout, status)) = ended.recv_timeout(DEADLINE) else {
+            let _ = kill_process(pid, Signal::KILL);
+            panic!("the program did not end in {DEADLINE:?}");
+        };
+        Finished {
+            code: status.code(),
+            stdout,
+            stderr: String::new(),
+        }
+    }
+
+    /// Starts it, with this test at its standard input.
+    pub fn start(mut self) -> Running {
+        self.command.stdin(Stdio::piped());
+        self.spawn()
+    }
+
+    fn spawn(mut self) -> Running {
+        self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::watch(self.command.spawn().expect("the program can be started"))
+    }
+}
+
+impl Finished {
+    /// Asserts the exit code; a failure shows all output.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(
+            self.code,
+            Some(code),
+            "the exit code\n--- stdout\n{}\n--- stderr\n{}",
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// Standard output as one value of JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("no JSON ({error}): {}", self.stdout))
+    }
+
+    /// Standard output as a value of JSON on each line.
+    #[track_caller]
+    pub fn json_lines(&self) -> Vec<Value> {
+        let line = |line: &str| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("no JSON ({error}): {line}"))
+        };
+        self.stdout.lines().map(line).collect()
+    }
+}
+
+impl Running {
+    fn watch(mut child: Child) -> Self {
+        let pid = Pid::from_child(&child);
+        let stdin = child.stdin.take();
+        let (stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let (line, lines) = channel();
+        thread::spawn(move || {
+            for text in BufReader::new(stdout).lines() {
+                if line.send(text.expect("the program prints UTF-8")).is_err() {
+                    return;
+                }
+            }
+        });
+        let (all, errors) = channel();
+        thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            all.send(String::from_utf8_lossy(&text).into_owned())
+        });
+        let (status, ended) = channel();
+        thread::spawn(move || status.send(child.wait().unwrap()));
+        Self {
+            pid,
+            stdin,
+            lines,
+            errors,
+            ended,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    pub fn write_line(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("standard input is open");
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// The next line of standard output; none at its end.
+    #[track_caller]
+    pub fn line(&self) -> Option<String> {
+        match self.lines.recv_timeout(DEADLINE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("the program printed nothing in {DEADLINE:?}"),
+        }
+    }
+
+    pub fn terminate(&self) {
+        kill_process(self.pid, Signal::TERM).unwrap();
+    }
+
+    /// Closes standard input and waits for the end.
+    #[track_caller]
+    pub fn finish(mut self) -> Finished {
+        drop(self.stdin.take());
+        let status = self
+            .ended
+            .recv_timeout(DEADLINE)
+            .unwrap_or_else(|_| panic!("the program did not end in {DEADLINE:?}"));
+        let mut stdout = String::new();
+        while let Some(line) = self.line() {
+            stdout.push_str(&line);
+            stdout.push('\n');
+        }
+        Finished {
+            code: status.code().or_else(|| status.signal().map(|signal| -signal)),
+            stdout,
+            stderr: self
+                .errors
+                .recv_timeout(DEADLINE)
+                .expect("nothing holds standard error open"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended.try_recv().is_err() {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+    }
+}
