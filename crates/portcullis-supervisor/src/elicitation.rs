@@ -3,6 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use portcullis_types::ServerId;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
+use url::Url;
 
 /// How long a person may take to answer.
 const WAIT: Duration = Duration::from_secs(120);
@@ -59,12 +60,10 @@ pub(crate) async fn elicit(
             let schema = serde_json::to_string(&requested_schema).unwrap_or_default();
             ElicitationRequest::Form { message, schema }
         }
-        // Only https is ever shown to a person.
-        Some(ElicitRequestParams::UrlElicitationParams { message, url, .. })
-            if url.starts_with("https://") =>
-        {
-            ElicitationRequest::Url { message, url }
-        }
+        Some(ElicitRequestParams::UrlElicitationParams { message, url, .. }) => match shown(&url) {
+            Some(url) => ElicitationRequest::Url { message, url },
+            None => return ElicitResult::new(ElicitationAction::Decline),
+        },
         _ => return ElicitResult::new(ElicitationAction::Decline),
     };
     let Some(responder) = responder else {
@@ -72,12 +71,46 @@ pub(crate) async fn elicit(
     };
     let reply = tokio::time::timeout(WAIT, responder.respond(server.clone(), request));
     match reply.await.unwrap_or(ElicitationReply::Cancel) {
-        ElicitationReply::Accept(content) => {
-            let mut result = ElicitResult::new(ElicitationAction::Accept);
-            result.content = content.and_then(|content| serde_json::from_str(&content).ok());
-            result
-        }
+        ElicitationReply::Accept(content) => match content.as_deref().map(serde_json::from_str).transpose() {
+            Ok(content) => {
+                let mut result = ElicitResult::new(ElicitationAction::Accept);
+                result.content = content;
+                result
+            }
+            // What the host hands over is no JSON: better no answer than an empty one.
+            Err(_) => ElicitResult::new(ElicitationAction::Cancel),
+        },
         ElicitationReply::Decline => ElicitResult::new(ElicitationAction::Decline),
         ElicitationReply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+    }
+}
+
+/// The address as a browser reads it. Only https is ever shown to a person, and nothing before an `@` that could pass
+/// for the host.
+fn shown(url: &str) -> Option<String> {
+    let url = Url::parse(url).ok()?;
+    let plain = url.username().is_empty() && url.password().is_none();
+    (url.scheme() == "https" && url.host_str().is_some() && plain).then(|| url.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_https_addresses_are_shown_and_as_a_browser_reads_them() {
+        assert_eq!(
+            shown("https://evil.example\\@good.example/").as_deref(),
+            Some("https://evil.example/@good.example/")
+        );
+        for url in [
+            "http://a.example/",
+            "https://good.example@evil.example/",
+            "javascript:alert(1)",
+            "https://",
+            "x",
+        ] {
+            assert_eq!(shown(url), None, "{url}");
+        }
     }
 }

@@ -228,8 +228,12 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             self.counters.unclaimed.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        if let (Some(ticket), Some(fault)) = (request.ticket, fault) {
-            ticket.fail(fault);
+        if let Some(ticket) = request.ticket {
+            // Blamed for what cannot be its reply, a call that was not written yet is not written at all.
+            ticket.withdraw();
+            if let Some(fault) = fault {
+                ticket.fail(fault);
+            }
         }
         self.inbound
             .push_back(ServerJsonRpcMessage::error(error, Some(id)));
