@@ -8,6 +8,9 @@ use portcullis_types::{BlobRef, Hash};
 
 use crate::{BlobError, BlobStore, Durability, FsOptions, FsStore, Limits, MemStore};
 
+mod keeping;
+mod reading;
+
 /// Runs `promise` against a fresh store of each kind that takes what `limits` allow.
 fn check<F: Future<Output = ()>>(limits: Limits, promise: impl Fn(Arc<dyn BlobStore>) -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -15,7 +18,7 @@ fn check<F: Future<Output = ()>>(limits: Limits, promise: impl Fn(Arc<dyn BlobSt
         .build()
         .unwrap();
     runtime.block_on(promise(Arc::new(MemStore::new(limits))));
-    for durability in [Durability::Fsync, Durability::None] {
+    for durability in [Durability::Fsync, Durability::Group, Durability::None] {
         let parent = tempfile::tempdir().unwrap();
         let store = FsStore::open(&parent.path().join("blobs"), FsOptions { durability, limits }).unwrap();
         runtime.block_on(promise(Arc::new(store)));

@@ -1,4 +1,4 @@
-use std::io;
+use std::{io, ops::Range};
 
 use portcullis_types::BlobRef;
 use thiserror::Error;
@@ -92,6 +92,39 @@ pub enum BlobError {
         #[source]
         source: io::Error,
     },
+    /// The blob is shorter than what was asked for.
+    #[error("blob `{blob}` has {size_bytes} bytes, so there are no bytes {start} to {end} in it")]
+    Range {
+        /// The blob.
+        blob: BlobRef,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// The first byte that was asked for, counted from 0.
+        start: u64,
+        /// The byte before which the range was to end.
+        end: u64,
+    },
+    /// A tag may not be called that.
+    #[error(
+        "`{0}` cannot be the name of a tag: take 1 to 128 letters, digits and `.`, `_`, `-`, `:`, `@`, \
+         the first a letter or digit"
+    )]
+    BadTagName(String),
+    /// Another process holds a lock for too long.
+    #[error("another process keeps the blob store at `{place}` locked: see whether a collection hangs there")]
+    Busy {
+        /// Where the store is.
+        place: String,
+    },
+    /// The file system has no locks, so that what other processes need cannot be known.
+    #[error(
+        "the file system of the blob store at `{place}` has no file locks, so nothing can be collected safely: \
+         move the store to a local disk"
+    )]
+    NoLocks {
+        /// Where the store is.
+        place: String,
+    },
     /// The whole blob does not fit in memory; read it as a stream.
     #[error("there is not enough memory to read {needed_bytes} bytes at once")]
     Memory {
@@ -101,4 +134,20 @@ pub enum BlobError {
     /// The call was made outside of an async runtime, or while it was shutting down.
     #[error("the blob store needs a running tokio runtime, and there is none or it is shutting down")]
     NoRuntime,
+}
+
+impl BlobError {
+    /// Whether `range` lies in a blob of `size_bytes`.
+    pub(crate) fn check_range(blob: BlobRef, size_bytes: u64, range: &Range<u64>) -> Result<(), Self> {
+        if range.start <= range.end && range.end <= size_bytes {
+            Ok(())
+        } else {
+            Err(Self::Range {
+                blob,
+                size_bytes,
+                start: range.start,
+                end: range.end,
+            })
+        }
+    }
 }

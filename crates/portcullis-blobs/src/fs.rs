@@ -5,33 +5,59 @@
 //!   format                       "portcullis-blobs 1"
 //!   blake3/ab/abcdef…            0600, named by the 64 digits, 256 folders
 //!   tmp/                         what is being written; each file locked by its writer
+//!   tags/ab/abcdef….NAME         when the tag expires: milliseconds since the Unix epoch, or "never"
+//!   sessions/RANDOM              the hashes that a living handle holds; locked by its process
 //!   quarantine-NAME-RANDOM       what was found under a name that it may not have
 //! ```
 //!
 //! Everything below FOLDER is reached through descriptors of the folders above it and never through a link, so
 //! that what someone plants there can neither be written through nor read as a blob. A blob appears under its
-//! name by one rename that replaces nothing, after all of it was written.
+//! name by one rename that replaces nothing, after all of it was written. Whoever makes a blob visible or tags one
+//! shares the lock of its folder (`blake3/ab`), whoever collects in there has it alone.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, ops::Range, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt, future::BoxFuture};
+use futures::{
+    FutureExt, StreamExt, TryStreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
 use portcullis_types::BlobRef;
 
-use crate::{BlobError, BlobStore, ByteStream, Limits, Stored};
+use crate::{
+    BlobEntry, BlobError, BlobReader, BlobStore, ByteStream, GcOptions, GcReport, Limits, Stats, Stored, Tag,
+    TagName,
+};
 
 mod folder;
 
 mod temp;
 
+mod layout;
+
 mod shelf;
 
-mod layout;
+mod commit;
+
+mod session;
+
+mod writer;
+
+mod reading;
+
+mod tags;
+
+mod sweep;
 
 #[cfg(test)]
 mod tests;
 
-use shelf::{Shelf, Writer};
+use reading::Reading;
+use session::Session;
+use shelf::Shelf;
+use sweep::{SHARDS, Sweep, shard_name};
+use writer::Writer;
 
 /// How many bytes of a stream are gathered before they are handed to the disk.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -39,6 +65,7 @@ const BATCH_BYTES: usize = 256 * 1024;
 /// A content-addressed store in one folder, which several processes may share.
 pub struct FsStore {
     shelf: Arc<Shelf>,
+    session: Arc<Session>,
 }
 
 /// How a [`FsStore`] behaves.
@@ -56,6 +83,10 @@ pub enum Durability {
     /// A blob is on the disk before its put returns: file, rename and folder are synced.
     #[default]
     Fsync,
+    /// As with [`Fsync`](Self::Fsync) a blob is on the disk before its put returns, but puts that run at the same
+    /// time share two syncs of the whole file system: one before the renames, one after. Many small blobs at once
+    /// are stored many times as fast; a single one is slower where others write to the same file system.
+    Group,
     /// The operating system writes when it likes. After a power cut a blob may be missing or damaged; a damaged
     /// one is found when it is read and never returned.
     None,
@@ -74,6 +105,7 @@ impl FsStore {
     pub fn open(folder: &Path, options: FsOptions) -> Result<Self, BlobError> {
         Ok(Self {
             shelf: Arc::new(Shelf::open(folder, options)?),
+            session: Arc::default(),
         })
     }
 
@@ -83,15 +115,14 @@ impl FsStore {
         work: impl FnOnce(&Arc<Shelf>) -> Result<T, BlobError> + Send + 'static,
     ) -> Result<T, BlobError> {
         let shelf = Arc::clone(&self.shelf);
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| BlobError::NoRuntime)?;
-        runtime
-            .spawn_blocking(move || work(&shelf))
-            .await
-            .map_err(|_| BlobError::NoRuntime)?
+        blocking(move || work(&shelf)).await
     }
 
     async fn write_stream(&self, mut content: ByteStream<'_>) -> Result<Stored, BlobError> {
-        let mut writer = self.blocking(Writer::create).await?;
+        let session = Arc::clone(&self.session);
+        let mut writer = self
+            .blocking(move |shelf| Writer::create(shelf, &session))
+            .await?;
         let mut batch = Vec::new();
         let mut batch_bytes = 0;
         while let Some(piece) = content.next().await {
@@ -118,7 +149,8 @@ impl fmt::Debug for FsStore {
 
 impl BlobStore for FsStore {
     fn put(&self, content: Bytes) -> BoxFuture<'_, Result<Stored, BlobError>> {
-        self.blocking(move |shelf| shelf.put(&content)).boxed()
+        let session = Arc::clone(&self.session);
+        self.blocking(move |shelf| shelf.put(&session, &content)).boxed()
     }
 
     fn put_stream<'a>(&'a self, content: ByteStream<'a>) -> BoxFuture<'a, Result<Stored, BlobError>> {
@@ -129,7 +161,81 @@ impl BlobStore for FsStore {
         self.blocking(move |shelf| shelf.get(blob)).boxed()
     }
 
+    fn get_range(&self, blob: BlobRef, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, BlobError>> {
+        self.blocking(move |shelf| shelf.get_range(blob, &range)).boxed()
+    }
+
+    fn get_stream(&self, blob: BlobRef) -> BoxFuture<'_, Result<BlobReader, BlobError>> {
+        async move {
+            let reading = self.blocking(move |shelf| shelf.reading(blob)).await?;
+            let size_bytes = reading.size_bytes();
+            let pieces = stream::try_unfold(Some(reading), |reading: Option<Reading>| async move {
+                match reading {
+                    Some(reading) => blocking(move || reading.next()).await.map(Some),
+                    None => Ok(None),
+                }
+            });
+            Ok(BlobReader::new(size_bytes, pieces.boxed()))
+        }
+        .boxed()
+    }
+
     fn size_bytes(&self, blob: BlobRef) -> BoxFuture<'_, Result<Option<u64>, BlobError>> {
         self.blocking(move |shelf| shelf.size_bytes(blob)).boxed()
     }
+
+    fn list(&self) -> BoxStream<'_, Result<BlobEntry, BlobError>> {
+        stream::iter(0..SHARDS)
+            .then(|shard| self.blocking(move |shelf| shelf.list_shard(&shard_name(shard))))
+            .map_ok(|entries| stream::iter(entries.into_iter().map(Ok)))
+            .try_flatten()
+            .boxed()
+    }
+
+    fn tag(&self, tag: Tag) -> BoxFuture<'_, Result<(), BlobError>> {
+        self.blocking(move |shelf| shelf.tag(&tag)).boxed()
+    }
+
+    fn untag(&self, name: TagName, blob: Option<BlobRef>) -> BoxFuture<'_, Result<u64, BlobError>> {
+        self.blocking(move |shelf| shelf.untag(&name, blob)).boxed()
+    }
+
+    fn tags(&self) -> BoxFuture<'_, Result<Vec<Tag>, BlobError>> {
+        self.blocking(|shelf| shelf.tags()).boxed()
+    }
+
+    fn gc(&self, options: GcOptions) -> BoxFuture<'_, Result<GcReport, BlobError>> {
+        async move {
+            let mut sweep = self.blocking(move |shelf| Sweep::begin(shelf, options)).await?;
+            for shard in 0..SHARDS {
+                sweep = self
+                    .blocking(move |shelf| sweep.shard(shelf, &shard_name(shard)))
+                    .await?;
+            }
+            self.blocking(move |shelf| sweep.finish(shelf)).await
+        }
+        .boxed()
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats, BlobError>> {
+        self.blocking(|shelf| shelf.stats()).boxed()
+    }
+
+    fn session(&self) -> Arc<dyn BlobStore> {
+        Arc::new(Self {
+            shelf: Arc::clone(&self.shelf),
+            session: Arc::default(),
+        })
+    }
+}
+
+/// Runs file work where it may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
+) -> Result<T, BlobError> {
+    let runtime = tokio::runtime::Handle::try_current().map_err(|_| BlobError::NoRuntime)?;
+    runtime
+        .spawn_blocking(work)
+        .await
+        .map_err(|_| BlobError::NoRuntime)?
 }

@@ -4,7 +4,10 @@
 //! and every read can prove that it returns what was put. There are two stores behind one trait: [`MemStore`],
 //! and [`FsStore`], which survives crashes, full disks and links planted in its folder.
 //!
-//! Deliberately absent: any idea of MCP, of sessions or of what a blob means; any network. Nothing in
+//! What is put stays while the handle that put it is there, and longer under a [`Tag`]; what nothing keeps is
+//! collected by [`BlobStore::gc`], which is safe beside writers, readers and other processes.
+//!
+//! Deliberately absent: any idea of MCP or of what a blob means; any clock; any network. Nothing in
 //! [`BlobStore`] assumes a local path, so that a store on object storage can be added beside these two.
 //!
 //! ```
@@ -28,6 +31,12 @@
 
 mod store;
 
+mod tag;
+
+mod gc;
+
+mod reader;
+
 mod error;
 
 mod media_type;
@@ -44,7 +53,10 @@ mod contract;
 pub use bytes::Bytes;
 pub use error::BlobError;
 pub use fs::{Durability, FsOptions, FsStore};
+pub use gc::{BlobEntry, GcOptions, GcReport, Progress, Stats};
 pub use media_type::{MediaType, sniff};
 pub use mem::MemStore;
 pub use portcullis_types::{BlobRef, Hash};
+pub use reader::BlobReader;
 pub use store::{BlobStore, ByteStream, Limits, Stored};
+pub use tag::{Tag, TagName};

@@ -1,22 +1,53 @@
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::{Bytes, BytesMut};
-use futures::{FutureExt, StreamExt, future::BoxFuture};
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
 use portcullis_types::{BlobRef, Hash};
 
 use crate::{
-    BlobError, BlobStore, ByteStream, Limits, Stored,
+    BlobEntry, BlobError, BlobReader, BlobStore, ByteStream, GcOptions, GcReport, Limits, Stats, Stored, Tag,
+    TagName,
     usage::{Reservation, Usage},
 };
 
 /// A store in memory: for tests, and for hosts that keep nothing. The one to read first.
+///
+/// It reads no clock: the retention of a blob that nothing keeps begins with the first collection that sees it.
 pub struct MemStore {
+    inner: Arc<Inner>,
+    session: u64,
+}
+
+struct Inner {
     usage: Arc<Usage>,
-    blobs: Mutex<HashMap<BlobRef, Bytes>>,
+    sessions: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    blobs: HashMap<BlobRef, Held>,
+    tags: BTreeMap<(TagName, BlobRef), Tag>,
+}
+
+struct Held {
+    content: Bytes,
+    /// The living sessions that put it.
+    sessions: HashSet<u64>,
+    /// When a collection first saw that nothing keeps it.
+    unneeded_ms: Option<i64>,
 }
 
 impl MemStore {
@@ -25,20 +56,26 @@ impl MemStore {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
-            usage: Usage::new(limits),
-            blobs: Mutex::default(),
+            inner: Arc::new(Inner {
+                usage: Usage::new(limits),
+                sessions: AtomicU64::new(1),
+                state: Mutex::default(),
+            }),
+            session: 0,
         }
     }
 
-    fn blobs(&self) -> MutexGuard<'_, HashMap<BlobRef, Bytes>> {
-        self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn insert(&self, content: Bytes, room: Option<Reservation>) -> Result<Stored, BlobError> {
         let blob = BlobRef(Hash::of(&content));
         let size_bytes = content.len() as u64;
-        let mut blobs = self.blobs();
-        if blobs.contains_key(&blob) {
+        let mut state = self.state();
+        if let Some(held) = state.blobs.get_mut(&blob) {
+            held.sessions.insert(self.session);
+            held.unneeded_ms = None;
             return Ok(Stored {
                 blob,
                 size_bytes,
@@ -48,18 +85,70 @@ impl MemStore {
         let room = match room {
             Some(room) => room,
             None => {
-                let mut room = self.usage.reservation();
+                let mut room = self.inner.usage.reservation();
                 room.grow(size_bytes)?;
                 room
             }
         };
         room.keep();
-        blobs.insert(blob, content);
+        let held = Held {
+            content,
+            sessions: HashSet::from([self.session]),
+            unneeded_ms: None,
+        };
+        state.blobs.insert(blob, held);
         Ok(Stored {
             blob,
             size_bytes,
             existed: false,
         })
+    }
+
+    fn content(&self, blob: BlobRef) -> Result<Bytes, BlobError> {
+        // Nothing but `insert` writes here, under the hash of the very bytes, so reading verifies nothing anew.
+        match self.state().blobs.get(&blob) {
+            Some(held) => Ok(held.content.clone()),
+            None => Err(BlobError::NotFound(blob)),
+        }
+    }
+
+    fn collect(&self, options: &GcOptions) -> GcReport {
+        let mut state = self.state();
+        let State { blobs, tags } = &mut *state;
+        let mut report = GcReport {
+            examined: blobs.len() as u64,
+            ..GcReport::default()
+        };
+        let expired = |tag: &Tag| !tag.is_live(options.now_ms);
+        report.expired_tags = tags.values().filter(|tag| expired(tag)).count() as u64;
+        let kept: HashSet<BlobRef> = tags
+            .values()
+            .filter(|tag| !expired(tag))
+            .map(|tag| tag.blob)
+            .collect();
+        if !options.dry_run {
+            tags.retain(|_, tag| !expired(tag));
+        }
+        blobs.retain(|blob, held| {
+            if !held.sessions.is_empty() || kept.contains(blob) {
+                held.unneeded_ms = None;
+                return true;
+            }
+            let unneeded_ms = held.unneeded_ms.unwrap_or(options.now_ms);
+            if !options.is_past(unneeded_ms) {
+                held.unneeded_ms = Some(unneeded_ms);
+                return true;
+            }
+            report.removed += 1;
+            report.removed_bytes += held.content.len() as u64;
+            options.dry_run
+        });
+        self.inner
+            .usage
+            .set_stored(blobs.values().map(|held| held.content.len() as u64).sum());
+        options.progress.begin(report.examined);
+        options.progress.advance(report.examined);
+        report
     }
 }
 
@@ -69,10 +158,19 @@ impl Default for MemStore {
     }
 }
 
+impl Drop for MemStore {
+    fn drop(&mut self) {
+        let session = self.session;
+        for held in self.state().blobs.values_mut() {
+            held.sessions.remove(&session);
+        }
+    }
+}
+
 impl fmt::Debug for MemStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemStore")
-            .field("blobs", &self.blobs().len())
+            .field("blobs", &self.state().blobs.len())
             .finish_non_exhaustive()
     }
 }
@@ -84,7 +182,7 @@ impl BlobStore for MemStore {
 
     fn put_stream<'a>(&'a self, mut content: ByteStream<'a>) -> BoxFuture<'a, Result<Stored, BlobError>> {
         async move {
-            let mut room = self.usage.reservation();
+            let mut room = self.inner.usage.reservation();
             let mut whole = BytesMut::new();
             while let Some(piece) = content.next().await {
                 let piece = piece.map_err(BlobError::Source)?;
@@ -97,11 +195,96 @@ impl BlobStore for MemStore {
     }
 
     fn get(&self, blob: BlobRef) -> BoxFuture<'_, Result<Bytes, BlobError>> {
-        // Nothing but `insert` writes here, under the hash of the very bytes, so reading verifies nothing anew.
-        async move { self.blobs().get(&blob).cloned().ok_or(BlobError::NotFound(blob)) }.boxed()
+        async move { self.content(blob) }.boxed()
+    }
+
+    fn get_range(&self, blob: BlobRef, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, BlobError>> {
+        async move {
+            let content = self.content(blob)?;
+            BlobError::check_range(blob, content.len() as u64, &range)?;
+            // Both fit, as the content does.
+            let as_index = |at: u64| usize::try_from(at).unwrap_or(content.len());
+            Ok(content.slice(as_index(range.start)..as_index(range.end)))
+        }
+        .boxed()
+    }
+
+    fn get_stream(&self, blob: BlobRef) -> BoxFuture<'_, Result<BlobReader, BlobError>> {
+        async move {
+            let content = self.content(blob)?;
+            let size_bytes = content.len() as u64;
+            let pieces = (!content.is_empty()).then_some(Ok(content));
+            Ok(BlobReader::new(size_bytes, stream::iter(pieces).boxed()))
+        }
+        .boxed()
     }
 
     fn size_bytes(&self, blob: BlobRef) -> BoxFuture<'_, Result<Option<u64>, BlobError>> {
-        async move { Ok(self.blobs().get(&blob).map(|content| content.len() as u64)) }.boxed()
+        async move { Ok(self.content(blob).ok().map(|content| content.len() as u64)) }.boxed()
+    }
+
+    fn list(&self) -> BoxStream<'_, Result<BlobEntry, BlobError>> {
+        let entry = |(blob, held): (&BlobRef, &Held)| {
+            Ok(BlobEntry {
+                blob: *blob,
+                size_bytes: held.content.len() as u64,
+                stored_ms: None,
+            })
+        };
+        let entries: Vec<_> = self.state().blobs.iter().map(entry).collect();
+        stream::iter(entries).boxed()
+    }
+
+    fn tag(&self, tag: Tag) -> BoxFuture<'_, Result<(), BlobError>> {
+        async move {
+            let mut state = self.state();
+            if !state.blobs.contains_key(&tag.blob) {
+                return Err(BlobError::NotFound(tag.blob));
+            }
+            state.tags.insert((tag.name.clone(), tag.blob), tag);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn untag(&self, name: TagName, blob: Option<BlobRef>) -> BoxFuture<'_, Result<u64, BlobError>> {
+        async move {
+            let mut state = self.state();
+            let before = state.tags.len();
+            state
+                .tags
+                .retain(|(of, on), _| *of != name || blob.is_some_and(|blob| blob != *on));
+            Ok((before - state.tags.len()) as u64)
+        }
+        .boxed()
+    }
+
+    fn tags(&self) -> BoxFuture<'_, Result<Vec<Tag>, BlobError>> {
+        async move { Ok(self.state().tags.values().cloned().collect()) }.boxed()
+    }
+
+    fn gc(&self, options: GcOptions) -> BoxFuture<'_, Result<GcReport, BlobError>> {
+        async move { Ok(self.collect(&options)) }.boxed()
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats, BlobError>> {
+        async move {
+            let state = self.state();
+            Ok(Stats {
+                blobs: state.blobs.len() as u64,
+                size_bytes: state.blobs.values().map(|held| held.content.len() as u64).sum(),
+                tags: state.tags.len() as u64,
+                quarantined: 0,
+                quota_bytes: self.inner.usage.limits().quota_bytes,
+            })
+        }
+        .boxed()
+    }
+
+    fn session(&self) -> Arc<dyn BlobStore> {
+        Arc::new(Self {
+            inner: Arc::clone(&self.inner),
+            session: self.inner.sessions.fetch_add(1, Ordering::Relaxed),
+        })
     }
 }

@@ -1,10 +1,13 @@
-use std::{fmt, io};
+use std::{fmt, io, ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use futures::{future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt, TryStreamExt, future::BoxFuture, stream::BoxStream};
 use portcullis_types::BlobRef;
 
-use crate::BlobError;
+use crate::{
+    BlobError, BlobReader, Tag, TagName,
+    gc::{BlobEntry, GcOptions, GcReport, Stats},
+};
 
 /// Content that arrives piece by piece, in order. An error ends it, and nothing of it is kept.
 pub type ByteStream<'a> = BoxStream<'a, io::Result<Bytes>>;
@@ -13,7 +16,11 @@ pub type ByteStream<'a> = BoxStream<'a, io::Result<Bytes>>;
 ///
 /// Every implementation passes one contract suite: the same content has one name and is stored once, however
 /// many put it at the same time; a reader sees a blob whole or not at all; content that does not hash to its
-/// name is never returned. A future that is dropped leaves either the whole blob or nothing.
+/// name is never returned as good. A future that is dropped leaves either the whole blob or nothing.
+///
+/// What keeps a blob: each handle is a session, and what was put through it, or found there by a put, stays at
+/// least until the handle and all that it started are gone. A [`Tag`] keeps it longer. What neither keeps is
+/// collected once its retention is over, by [`gc`](BlobStore::gc).
 pub trait BlobStore: Send + Sync + fmt::Debug {
     /// Stores `content`. Where it exists already nothing is written, and [`Stored::existed`] says so.
     ///
@@ -38,12 +45,85 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// [`BlobError::TooLarge`], [`BlobError::Memory`] and [`BlobError::Io`].
     fn get(&self, blob: BlobRef) -> BoxFuture<'_, Result<Bytes, BlobError>>;
 
+    /// The bytes of `blob` in `range`, checked against its name before one of them is returned. That reads and
+    /// hashes the whole blob, and holds no more of it in memory than the range.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](BlobStore::get), and [`BlobError::Range`] where the blob is shorter.
+    fn get_range(&self, blob: BlobRef, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, BlobError>>;
+
+    /// The content of `blob` as a stream that is checked as it goes by; see [`BlobReader`] for what that promises.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError::NotFound`], [`BlobError::Corrupt`] and [`BlobError::Io`], here and from the stream.
+    fn get_stream(&self, blob: BlobRef) -> BoxFuture<'_, Result<BlobReader, BlobError>>;
+
+    /// Reads `blob` to its end, and gives its size in bytes when all of it is as it was put.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_stream`](BlobStore::get_stream).
+    fn verify(&self, blob: BlobRef) -> BoxFuture<'_, Result<u64, BlobError>> {
+        async move {
+            let reader = self.get_stream(blob).await?;
+            reader
+                .try_fold(0, async |size, piece| Ok(size + piece.len() as u64))
+                .await
+        }
+        .boxed()
+    }
+
     /// The size of `blob` in bytes as the medium has it, unverified; `None` where it is not stored.
     ///
     /// # Errors
     ///
     /// [`BlobError::Io`] when the medium cannot tell.
     fn size_bytes(&self, blob: BlobRef) -> BoxFuture<'_, Result<Option<u64>, BlobError>>;
+
+    /// All blobs, in no order. What is put or collected meanwhile may be in it or not.
+    fn list(&self) -> BoxStream<'_, Result<BlobEntry, BlobError>>;
+
+    /// Keeps a blob under a name. The same name and blob again replaces the expiry.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError::NotFound`] where the blob is not stored; else as [`put`](BlobStore::put).
+    fn tag(&self, tag: Tag) -> BoxFuture<'_, Result<(), BlobError>>;
+
+    /// Takes the tags of that name away, from `blob` alone where one is given, and says how many there were.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError::NotWritable`] and [`BlobError::Io`].
+    fn untag(&self, name: TagName, blob: Option<BlobRef>) -> BoxFuture<'_, Result<u64, BlobError>>;
+
+    /// All tags, those that have expired included, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError::Io`].
+    fn tags(&self) -> BoxFuture<'_, Result<Vec<Tag>, BlobError>>;
+
+    /// Removes what nothing keeps; see [`GcOptions`]. Writers, readers and other collectors may go on meanwhile,
+    /// in this process and in others. Dropped, it stops early and has done no harm.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError::NoLocks`] where processes cannot be told apart, so that nothing may be removed;
+    /// [`BlobError::NotWritable`] and [`BlobError::Io`].
+    fn gc(&self, options: GcOptions) -> BoxFuture<'_, Result<GcReport, BlobError>>;
+
+    /// What the store holds.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError::Io`].
+    fn stats(&self) -> BoxFuture<'_, Result<Stats, BlobError>>;
+
+    /// A handle on the same store that is a session of its own: what is put through it stays until it is gone.
+    fn session(&self) -> Arc<dyn BlobStore>;
 }
 
 /// What became of content that was put.

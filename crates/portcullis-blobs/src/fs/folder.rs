@@ -1,15 +1,31 @@
 //! A folder held open: everything in it is reached by one plain name, and no link is ever followed.
 
-use std::{fs::File, os::fd::OwnedFd, path::Path};
+use std::{fs::File, os::fd::OwnedFd, path::Path, time::Duration};
 
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat},
+    fs::{
+        AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW,
+        UTIME_OMIT,
+    },
     io::{Errno, Result},
 };
 
 /// An open folder. Names given to its methods are single names, never paths.
 #[derive(Debug)]
 pub(crate) struct Folder(OwnedFd);
+
+/// How a folder is locked. Locks are advisory, for all processes, and end with the [`Folder`] that took them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lock {
+    /// Beside others that share it.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// How often a lock that another holds is asked for again, and the longest pause between: half a minute in all.
+const LOCK_TRIES: u32 = 1_000;
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 const FOLDER_MODE: Mode = Mode::RWXU;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -113,6 +129,63 @@ impl Folder {
         }
     }
 
+    /// Moves `name` to `to_name` in `to`, in the place of what was there.
+    pub(crate) fn rename_over(&self, name: &str, to: &Self, to_name: &str) -> Result<()> {
+        rustix::fs::renameat(&self.0, name, &to.0, to_name)
+    }
+
+    /// Locks this folder, waiting a while for others. `WOULDBLOCK` when it is still taken after that;
+    /// `OPNOTSUPP` where there are no locks.
+    ///
+    /// The operating system's own waiting has no deadline, hence the asking again.
+    pub(crate) fn lock(&self, lock: Lock) -> Result<()> {
+        let operation = match lock {
+            Lock::Shared => FlockOperation::NonBlockingLockShared,
+            Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        };
+        for attempt in 0..LOCK_TRIES {
+            match rustix::fs::flock(&self.0, operation) {
+                Err(Errno::WOULDBLOCK) => {
+                    let pause = Duration::from_micros(50 << attempt.min(10));
+                    std::thread::park_timeout(pause.min(LONGEST_PAUSE));
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::NOSYS | Errno::NOLCK | Errno::INVAL | Errno::OPNOTSUPP) => {
+                    return Err(Errno::OPNOTSUPP);
+                }
+                other => return other,
+            }
+        }
+        Err(Errno::WOULDBLOCK)
+    }
+
+    /// Gives the lock back before the folder is closed.
+    pub(crate) fn unlock(&self) {
+        // Where this fails, closing the folder does it.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+
+    /// Sets the time at which the file `name` was written to now; a link is not followed.
+    pub(crate) fn touch(&self, name: &str) -> Result<()> {
+        let at = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+        let times = Timestamps {
+            last_access: at(UTIME_OMIT),
+            last_modification: at(UTIME_NOW),
+        };
+        rustix::fs::utimensat(&self.0, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Waits until all of the file system that holds this folder is on the disk.
+    pub(crate) fn sync_file_system(&self) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        return rustix::fs::syncfs(&self.0);
+        #[cfg(not(target_os = "linux"))]
+        {
+            rustix::fs::sync();
+            Ok(())
+        }
+    }
+
     /// Removes the file or link `name`.
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
         rustix::fs::unlinkat(&self.0, name, AtFlags::empty())
@@ -144,6 +217,12 @@ pub(crate) fn is_file(stat: &Stat) -> bool {
 /// The size in bytes.
 pub(crate) fn size_bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// When it was last written, in milliseconds since the Unix epoch.
+pub(crate) fn modified_ms(stat: &Stat) -> i64 {
+    let nanos = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+    i64::try_from(nanos / 1_000_000).unwrap_or(i64::MAX)
 }
 
 /// Whether only this user can have written it: ours, and nobody else has a right to it.

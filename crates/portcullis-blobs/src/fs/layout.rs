@@ -22,6 +22,12 @@ const FORMAT_WORD: &str = "portcullis-blobs";
 pub(crate) const BLOBS: &str = "blake3";
 /// Where they are written.
 pub(crate) const TEMP: &str = "tmp";
+/// What keeps them by name.
+pub(crate) const TAGS: &str = "tags";
+/// What living handles hold.
+pub(crate) const SESSIONS: &str = "sessions";
+/// How the names of what was set aside begin.
+pub(crate) const ASIDE: &str = "quarantine-";
 
 /// Opens the store at `path`, or lays one out where there is nothing.
 pub(crate) fn open(path: &Path) -> Result<Folder, BlobError> {

@@ -1,7 +1,7 @@
-//! Putting blobs under their names and taking them from there.
+//! What all work on the store's folder stands on: its folders, what they may hold, and when it is on the disk.
 
 use std::{
-    io::{Read, Write},
+    fs::File,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -9,43 +9,28 @@ use std::{
     },
 };
 
-use bytes::Bytes;
-use portcullis_types::{BlobRef, Hash};
+use portcullis_types::BlobRef;
 use rustix::{fs::Stat, io::Errno};
 
 use super::{
     Durability, FsOptions,
-    folder::{Folder, is_file, is_private, size_bytes},
+    commit::Committer,
+    folder::{Folder, Lock, is_file, is_private, size_bytes},
     layout,
-    temp::{self, TempFile, random_name},
+    temp::{self, random_name},
 };
-use crate::{
-    BlobError, Stored,
-    usage::{Reservation, Usage},
-};
-
-/// How often a name that something else keeps taking is tried before we give up.
-const ATTEMPTS: usize = 8;
+use crate::{BlobError, usage::Usage};
 
 /// The blocking half of the store.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     path: PathBuf,
-    root: Folder,
+    pub(crate) root: Folder,
     durability: Durability,
-    usage: Arc<Usage>,
+    committer: Committer,
+    pub(crate) usage: Arc<Usage>,
     /// For each of the 256 folders, whether its own name is known to be on the disk.
     synced: Vec<AtomicBool>,
-}
-
-/// One blob being written: hashed on the way, and named at the end.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    shelf: Arc<Shelf>,
-    temp: TempFile,
-    hasher: blake3::Hasher,
-    room: Reservation,
-    size_bytes: u64,
 }
 
 impl Shelf {
@@ -54,6 +39,7 @@ impl Shelf {
             path: path.to_owned(),
             root: layout::open(path)?,
             durability: options.durability,
+            committer: Committer::default(),
             usage: Usage::new(options.limits),
             synced: (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect(),
         };
@@ -69,50 +55,6 @@ impl Shelf {
         &self.path
     }
 
-    pub(crate) fn put(self: &Arc<Self>, content: &[u8]) -> Result<Stored, BlobError> {
-        let size_bytes = content.len() as u64;
-        let limit_bytes = self.usage.limits().max_blob_bytes;
-        if size_bytes > limit_bytes {
-            return Err(BlobError::TooLarge { limit_bytes });
-        }
-        let blob = BlobRef(Hash::of(content));
-        if self.has(blob, size_bytes)? {
-            return Ok(Stored {
-                blob,
-                size_bytes,
-                existed: true,
-            });
-        }
-        let mut writer = Writer::create(self)?;
-        writer.append(content)?;
-        writer.publish_as(blob)
-    }
-
-    pub(crate) fn get(&self, blob: BlobRef) -> Result<Bytes, BlobError> {
-        let name = blob.0.to_string();
-        let folder = self.folder(blob)?.ok_or(BlobError::NotFound(blob))?;
-        let (file, stat) = match folder.file(&name) {
-            Err(Errno::NOENT) => return Err(BlobError::NotFound(blob)),
-            Err(Errno::LOOP | Errno::NXIO) => {
-                return Err(self.corrupt(blob, &folder, None, "it is not a file"));
-            }
-            other => other.map_err(self.failed("open a blob"))?,
-        };
-        if !is_file(&stat) {
-            return Err(self.corrupt(blob, &folder, Some(&stat), "it is not a file"));
-        }
-        let content = self.read(file, &stat)?;
-        if Hash::of(&content) == blob.0 {
-            return Ok(content.into());
-        }
-        Err(self.corrupt(
-            blob,
-            &folder,
-            Some(&stat),
-            "its content does not hash to its name",
-        ))
-    }
-
     pub(crate) fn size_bytes(&self, blob: BlobRef) -> Result<Option<u64>, BlobError> {
         let Some(folder) = self.folder(blob)? else {
             return Ok(None);
@@ -123,18 +65,15 @@ impl Shelf {
         Ok(stat.filter(is_file).as_ref().map(size_bytes))
     }
 
-    /// Whether `blob` is stored already, told by its size where only we can have written it, else by its hash.
-    /// Whatever else has its name is moved aside. Where it is, it is as durable as if it were put now.
-    fn has(&self, blob: BlobRef, size: u64) -> Result<bool, BlobError> {
+    /// Whether `blob` is stored already in `folder`, told by its size where only we can have written it, else by
+    /// its hash. Whatever else has its name is moved aside.
+    pub(crate) fn is_stored(&self, folder: &Folder, blob: BlobRef, size: u64) -> Result<bool, BlobError> {
         let name = blob.0.to_string();
-        let Some(folder) = self.folder(blob)? else {
-            return Ok(false);
-        };
         let Some(stat) = folder.stat(&name).map_err(self.failed("look for a blob"))? else {
             return Ok(false);
         };
         if !is_file(&stat) || size_bytes(&stat) != size {
-            self.set_aside(&folder, &name, Some(&stat))
+            self.set_aside(folder, &name, Some(&stat))
                 .map_err(self.failed("move a damaged blob aside"))?;
             return Ok(false);
         }
@@ -145,20 +84,11 @@ impl Shelf {
                 Err(other) => Err(other),
             };
         }
-        if self.durability == Durability::Fsync {
-            // Its first writer may not have come to syncing it yet, or may not have wanted to.
-            let (file, _) = match folder.file(&name) {
-                Err(Errno::NOENT) => return Ok(false),
-                other => other.map_err(self.failed("open a blob"))?,
-            };
-            file.sync_data().map_err(self.io_failed("sync a blob"))?;
-            self.sync(blob, &folder)?;
-        }
         Ok(true)
     }
 
     /// The folder of `blob`, `None` where it is missing. A link in its place is moved aside, not followed.
-    fn folder(&self, blob: BlobRef) -> Result<Option<Folder>, BlobError> {
+    pub(crate) fn folder(&self, blob: BlobRef) -> Result<Option<Folder>, BlobError> {
         let all = self.own_folder(&self.root, layout::BLOBS)?;
         match all {
             Some(all) => self.own_folder(&all, &fan_out(blob)),
@@ -166,7 +96,7 @@ impl Shelf {
         }
     }
 
-    fn own_folder(&self, parent: &Folder, name: &str) -> Result<Option<Folder>, BlobError> {
+    pub(crate) fn own_folder(&self, parent: &Folder, name: &str) -> Result<Option<Folder>, BlobError> {
         match parent.child(name) {
             Ok(folder) => Ok(Some(folder)),
             Err(Errno::NOENT) => Ok(None),
@@ -179,15 +109,67 @@ impl Shelf {
         }
     }
 
-    fn own_folder_or_new(&self, parent: &Folder, name: &str) -> Result<Folder, BlobError> {
+    pub(crate) fn own_folder_or_new(&self, parent: &Folder, name: &str) -> Result<Folder, BlobError> {
         match self.own_folder(parent, name)? {
             Some(folder) => Ok(folder),
             None => parent.child_or_new(name).map_err(self.failed("create a folder")),
         }
     }
 
-    /// Makes the names that lead to `blob` durable.
-    fn sync(&self, blob: BlobRef, folder: &Folder) -> Result<(), BlobError> {
+    /// Locks the folder of some blobs against its collector, or the collector against writers. Where the file
+    /// system has no locks nothing is ever collected, so writers need none.
+    pub(crate) fn lock(&self, folder: &Folder, lock: Lock) -> Result<(), BlobError> {
+        let place = || self.path.display().to_string();
+        match folder.lock(lock) {
+            Err(Errno::OPNOTSUPP) if lock == Lock::Shared => Ok(()),
+            Err(Errno::OPNOTSUPP) => Err(BlobError::NoLocks { place: place() }),
+            Err(Errno::WOULDBLOCK) => Err(BlobError::Busy { place: place() }),
+            other => other.map_err(self.failed("lock a folder")),
+        }
+    }
+
+    /// Makes what was written to `file` durable, where that is wanted, before it gets its name.
+    pub(crate) fn settle_content(&self, file: &File) -> Result<(), BlobError> {
+        match self.durability {
+            Durability::Fsync => file.sync_data().map_err(self.io_failed("sync a blob")),
+            Durability::Group => self.commit(),
+            Durability::None => Ok(()),
+        }
+    }
+
+    /// Makes the names that lead to `blob` durable, where that is wanted.
+    pub(crate) fn settle_names(&self, blob: BlobRef, folder: &Folder) -> Result<(), BlobError> {
+        match self.durability {
+            Durability::Fsync => self.sync_names(blob, folder),
+            Durability::Group => self.commit(),
+            Durability::None => Ok(()),
+        }
+    }
+
+    /// Makes a blob that was there before durable, where that is wanted: its first writer may not have come to
+    /// that yet, or may not have wanted to.
+    pub(crate) fn settle_existing(&self, blob: BlobRef, folder: &Folder) -> Result<(), BlobError> {
+        if self.durability == Durability::Fsync {
+            let (file, _) = folder
+                .file(&blob.0.to_string())
+                .map_err(self.failed("open a blob"))?;
+            file.sync_data().map_err(self.io_failed("sync a blob"))?;
+        }
+        self.settle_names(blob, folder)
+    }
+
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durability != Durability::None
+    }
+
+    /// One sync of the file system for all that wait for one now.
+    fn commit(&self) -> Result<(), BlobError> {
+        self.committer
+            .commit(|| self.root.sync_file_system())
+            .map_err(self.failed("sync the file system"))
+    }
+
+    fn sync_names(&self, blob: BlobRef, folder: &Folder) -> Result<(), BlobError> {
         folder.sync().map_err(self.failed("sync a folder"))?;
         let [first, ..] = *blob.0.as_bytes();
         if let Some(synced) = self.synced.get(usize::from(first))
@@ -202,26 +184,14 @@ impl Shelf {
         Ok(())
     }
 
-    fn read(&self, file: std::fs::File, stat: &Stat) -> Result<Vec<u8>, BlobError> {
-        let size = size_bytes(stat);
-        let limit_bytes = self.usage.limits().max_blob_bytes;
-        if size > limit_bytes {
-            return Err(BlobError::TooLarge { limit_bytes });
-        }
-        let mut content = Vec::new();
-        let room = usize::try_from(size)
-            .ok()
-            .and_then(|size| content.try_reserve_exact(size).ok());
-        room.ok_or(BlobError::Memory { needed_bytes: size })?;
-        // What was appended since is not read: the hash then tells.
-        file.take(size)
-            .read_to_end(&mut content)
-            .map_err(self.io_failed("read a blob"))?;
-        Ok(content)
-    }
-
     /// Moves what has the name of `blob` aside and says so.
-    fn corrupt(&self, blob: BlobRef, folder: &Folder, found: Option<&Stat>, what: &str) -> BlobError {
+    pub(crate) fn corrupt(
+        &self,
+        blob: BlobRef,
+        folder: &Folder,
+        found: Option<&Stat>,
+        what: &str,
+    ) -> BlobError {
         let why = match self.set_aside(folder, &blob.0.to_string(), found) {
             Ok(aside) => format!("{what}, and was moved to `{}`", self.path.join(aside).display()),
             Err(errno) => format!("{what}, and could not be moved aside ({errno})"),
@@ -231,8 +201,13 @@ impl Shelf {
 
     /// Moves `name` out of `folder` into the root, under a name that is never read. Should a good file have come
     /// into its place since `found` was seen, that one is put back.
-    fn set_aside(&self, folder: &Folder, name: &str, found: Option<&Stat>) -> Result<String, Errno> {
-        let aside = format!("quarantine-{name}-{}", random_name()?);
+    pub(crate) fn set_aside(
+        &self,
+        folder: &Folder,
+        name: &str,
+        found: Option<&Stat>,
+    ) -> Result<String, Errno> {
+        let aside = format!("{}{name}-{}", layout::ASIDE, random_name()?);
         match folder.rename_new(name, &self.root, &aside) {
             // Someone else was quicker.
             Ok(()) | Err(Errno::NOENT) => {}
@@ -251,7 +226,7 @@ impl Shelf {
     }
 
     /// Counts what is stored, where there is a quota to hold it against.
-    fn count(&self) -> Result<(), BlobError> {
+    pub(crate) fn count(&self) -> Result<(), BlobError> {
         if self.usage.limits().quota_bytes.is_none() {
             return Ok(());
         }
@@ -270,102 +245,14 @@ impl Shelf {
         Ok(())
     }
 
-    fn failed(&self, action: &'static str) -> impl Fn(Errno) -> BlobError {
+    pub(crate) fn failed(&self, action: &'static str) -> impl Fn(Errno) -> BlobError {
         let path = &self.path;
         move |errno| layout::error(action, path, errno)
     }
 
-    fn io_failed(&self, action: &'static str) -> impl Fn(std::io::Error) -> BlobError {
+    pub(crate) fn io_failed(&self, action: &'static str) -> impl Fn(std::io::Error) -> BlobError {
         let path = &self.path;
         move |source| layout::io_error(action, path, source)
-    }
-}
-
-impl Writer {
-    pub(crate) fn create(shelf: &Arc<Shelf>) -> Result<Self, BlobError> {
-        let scratch = shelf.own_folder_or_new(&shelf.root, layout::TEMP)?;
-        let temp = TempFile::create(scratch).map_err(shelf.failed("create a file"))?;
-        let room = shelf.usage.reservation();
-        Ok(Self {
-            shelf: Arc::clone(shelf),
-            temp,
-            hasher: blake3::Hasher::new(),
-            room,
-            size_bytes: 0,
-        })
-    }
-
-    /// Takes the next pieces of the content, hashing them on the way.
-    pub(crate) fn write(mut self, pieces: &[Bytes]) -> Result<Self, BlobError> {
-        for piece in pieces {
-            self.hasher.update(piece);
-            self.append(piece)?;
-        }
-        Ok(self)
-    }
-
-    /// Names what was written by its hash.
-    pub(crate) fn publish(self) -> Result<Stored, BlobError> {
-        let blob = BlobRef(Hash::from_bytes(*self.hasher.finalize().as_bytes()));
-        self.publish_as(blob)
-    }
-
-    fn append(&mut self, piece: &[u8]) -> Result<(), BlobError> {
-        let more = piece.len() as u64;
-        match self.room.grow(more) {
-            Err(BlobError::Quota { .. }) => {
-                // Another process may have removed some since we counted.
-                self.shelf.count()?;
-                self.room.grow(more)?;
-            }
-            other => other?,
-        }
-        self.size_bytes = self.size_bytes.saturating_add(more);
-        self.temp
-            .file()
-            .write_all(piece)
-            .map_err(self.shelf.io_failed("write a blob"))
-    }
-
-    fn publish_as(mut self, blob: BlobRef) -> Result<Stored, BlobError> {
-        let Self {
-            shelf,
-            temp,
-            size_bytes,
-            ..
-        } = &mut self;
-        let size_bytes = *size_bytes;
-        if shelf.durability == Durability::Fsync {
-            temp.file().sync_data().map_err(shelf.io_failed("sync a blob"))?;
-        }
-        for _ in 0..ATTEMPTS {
-            let all = shelf.own_folder_or_new(&shelf.root, layout::BLOBS)?;
-            let folder = shelf.own_folder_or_new(&all, &fan_out(blob))?;
-            match temp.publish(&folder, &blob.0.to_string()) {
-                Ok(()) => {
-                    if shelf.durability == Durability::Fsync {
-                        shelf.sync(blob, &folder)?;
-                    }
-                    self.room.keep();
-                    return Ok(Stored {
-                        blob,
-                        size_bytes,
-                        existed: false,
-                    });
-                }
-                Err(Errno::EXIST) if shelf.has(blob, size_bytes)? => {
-                    return Ok(Stored {
-                        blob,
-                        size_bytes,
-                        existed: true,
-                    });
-                }
-                Err(Errno::EXIST) => {}
-                Err(other) => return Err(shelf.failed("name a blob")(other)),
-            }
-        }
-        let why = "something keeps putting another file in its place".to_owned();
-        Err(BlobError::Corrupt { blob, why })
     }
 }
 

@@ -57,6 +57,13 @@ impl TempFile {
         self.published = true;
         Ok(())
     }
+
+    /// Gives the file its name in `to`, in the place of what had it.
+    pub(crate) fn replace(&mut self, to: &Folder, name: &str) -> Result<()> {
+        self.folder.rename_over(&self.name, to, name)?;
+        self.published = true;
+        Ok(())
+    }
 }
 
 impl Drop for TempFile {

@@ -14,6 +14,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::Hash;
 
+mod keeping;
+
 struct Fixture {
     parent: TempDir,
     runtime: tokio::runtime::Runtime,
@@ -212,7 +214,7 @@ fn a_link_as_format_or_among_the_temporary_files_is_not_followed() {
 fn leftovers_of_dead_writers_go_and_living_writers_stay() {
     let fixture = Fixture::new();
     let store = fixture.open();
-    let living = Writer::create(&store.shelf)
+    let living = Writer::create(&store.shelf, &store.session)
         .unwrap()
         .write(&[Bytes::from_static(b"slow")])
         .unwrap();
@@ -225,7 +227,7 @@ fn leftovers_of_dead_writers_go_and_living_writers_stay() {
     assert_eq!(fixture.get(&store, b"slow").unwrap().as_ref(), b"slow");
     assert_eq!(fixture.temp_files(), 0);
 
-    drop(Writer::create(&store.shelf).unwrap());
+    drop(Writer::create(&store.shelf, &store.session).unwrap());
     assert_eq!(fixture.temp_files(), 0);
 }
 

@@ -1,0 +1,282 @@
+//! Sessions, tags and collections where somebody interferes, and reading what is damaged.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::TryStreamExt;
+
+use super::*;
+
+/// Long after anything that these tests put.
+const FAR_MS: i64 = 4_000_000_000_000;
+
+impl Fixture {
+    /// A collection that takes whatever nothing keeps.
+    fn collect(&self, store: &FsStore) -> GcReport {
+        let retention = Duration::ZERO;
+        let options = GcOptions {
+            retention,
+            ..GcOptions::at(FAR_MS)
+        };
+        self.runtime.block_on(store.gc(options)).unwrap()
+    }
+
+    fn tag(&self, store: &FsStore, content: &[u8], expires_ms: Option<i64>) {
+        let tag = Tag {
+            name: "keep".parse().unwrap(),
+            blob: blob(content),
+            expires_ms,
+        };
+        self.runtime.block_on(store.tag(tag)).unwrap();
+    }
+
+    fn names_in(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.folder().join(folder)).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    fn tag_file(&self, content: &[u8]) -> PathBuf {
+        let shard = self.folder().join("tags").join(shelf::fan_out(blob(content)));
+        shard.join(format!("{}.keep", blob(content).0))
+    }
+}
+
+#[test]
+fn a_collector_of_another_store_handle_sees_what_this_one_holds() {
+    let fixture = Fixture::new();
+    let (writer, collector) = (fixture.open(), fixture.open());
+    fixture.put(&writer, b"held").unwrap();
+    assert_eq!(fixture.collect(&collector).removed, 0);
+    assert_eq!(fixture.names_in("sessions").len(), 1);
+    drop(writer);
+    assert_eq!(fixture.names_in("sessions").len(), 0);
+    assert_eq!(fixture.collect(&collector).removed, 1);
+}
+
+#[test]
+fn a_session_whose_process_died_holds_nothing() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&fixture.open(), b"orphan").unwrap();
+    fs::write(
+        fixture.folder().join("sessions/0123"),
+        blob(b"orphan").0.as_bytes(),
+    )
+    .unwrap();
+    assert_eq!(fixture.collect(&store).removed, 1);
+    assert_eq!(fixture.names_in("sessions").len(), 0);
+}
+
+#[test]
+fn what_is_held_while_a_collection_runs_is_seen_before_anything_goes() {
+    let fixture = Fixture::new();
+    let (store, late) = (fixture.open(), fixture.open());
+    fixture.put(&fixture.open(), b"chosen").unwrap();
+    let retention = Duration::ZERO;
+    let options = GcOptions {
+        retention,
+        ..GcOptions::at(FAR_MS)
+    };
+    // The collection has begun and nothing is held; then the old content is put again.
+    let sweep = Sweep::begin(&store.shelf, options).unwrap();
+    assert!(fixture.put(&late, b"chosen").unwrap().existed);
+    let sweep = sweep
+        .shard(&store.shelf, &shelf::fan_out(blob(b"chosen")))
+        .unwrap();
+    assert_eq!((sweep.report.examined, sweep.report.removed), (1, 0));
+    assert_eq!(fixture.get(&store, b"chosen").unwrap().as_ref(), b"chosen");
+}
+
+#[test]
+fn a_writer_that_has_looked_keeps_the_collector_out_until_it_holds() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&fixture.open(), b"wanted").unwrap();
+    let folder = store.shelf.folder(blob(b"wanted")).unwrap().unwrap();
+    store.shelf.lock(&folder, folder::Lock::Shared).unwrap();
+    let collector = std::thread::spawn({
+        let (shelf, options) = (Arc::clone(&store.shelf), GcOptions::at(FAR_MS));
+        move || {
+            let sweep = Sweep::begin(&shelf, options).unwrap();
+            sweep
+                .shard(&shelf, &shelf::fan_out(blob(b"wanted")))
+                .unwrap()
+                .report
+        }
+    });
+    // However late the collector comes, it finds either the lock or what is held.
+    store.session.hold(&store.shelf, blob(b"wanted")).unwrap();
+    folder.unlock();
+    assert_eq!(collector.join().unwrap().removed, 0);
+}
+
+#[test]
+fn a_tag_that_cannot_be_read_keeps_its_blob() {
+    let check = |spoil: fn(&Path)| {
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        fixture.put(&fixture.open(), b"kept").unwrap();
+        fixture.tag(&store, b"kept", Some(1));
+        spoil(&fixture.tag_file(b"kept"));
+        assert_eq!(fixture.collect(&store).removed, 0);
+        assert_eq!(fixture.get(&store, b"kept").unwrap().as_ref(), b"kept");
+    };
+    check(|file| fs::write(file, b"tomorrow").unwrap());
+    check(|file| fs::write(file, b"\xff\xff").unwrap());
+    check(|file| fs::write(file, b"").unwrap());
+    check(|file| {
+        fs::remove_file(file).unwrap();
+        symlink("/dev/null", file).unwrap();
+    });
+}
+
+#[test]
+fn report_49_links_among_tags_and_sessions_are_not_followed() {
+    let fixture = Fixture::new();
+    let elsewhere = fixture.parent.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("victim"), b"hands off").unwrap();
+    let store = fixture.open();
+    for name in ["tags", "sessions"] {
+        symlink(&elsewhere, fixture.folder().join(name)).unwrap();
+    }
+    fixture.put(&store, b"linked").unwrap();
+    fixture.tag(&store, b"linked", None);
+    symlink(
+        elsewhere.join("victim"),
+        fixture.folder().join("sessions/planted"),
+    )
+    .unwrap();
+    assert_eq!(fixture.collect(&fixture.open()).removed, 0);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+    assert_eq!(fs::read(elsewhere.join("victim")).unwrap(), b"hands off");
+    assert_eq!(fixture.names_in("sessions").len(), 1, "the link went");
+}
+
+#[test]
+fn a_clock_that_jumps_takes_nothing_that_is_kept() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&fixture.open(), b"loose").unwrap();
+    fixture.put(&fixture.open(), b"tagged").unwrap();
+    fixture.put(&store, b"held").unwrap();
+    fixture.tag(&store, b"tagged", None);
+    for content in [b"loose".as_slice(), b"tagged", b"held"] {
+        let file = fs::File::open(fixture.file(content)).unwrap();
+        file.set_modified(SystemTime::now() + Duration::from_secs(10 * 365 * 24 * 3600))
+            .unwrap();
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let mut removed = Vec::new();
+    for now_ms in [now, 0, i64::MIN, now + 1, FAR_MS, 0, i64::MAX] {
+        let options = GcOptions {
+            retention: Duration::ZERO,
+            ..GcOptions::at(now_ms)
+        };
+        removed.push(fixture.runtime.block_on(store.gc(options)).unwrap().removed);
+    }
+    assert_eq!(removed, [0, 0, 0, 0, 1, 0, 0]);
+    for content in [b"tagged".as_slice(), b"held"] {
+        assert_eq!(fixture.get(&store, content).unwrap(), content);
+    }
+    // A put through the jump: the retention begins with the last put, not with the first.
+    let file = fs::File::open(fixture.file(b"held")).unwrap();
+    file.set_modified(UNIX_EPOCH).unwrap();
+    fixture.put(&store, b"held").unwrap();
+    drop(store);
+    let options = GcOptions::at(now);
+    assert_eq!(
+        fixture
+            .runtime
+            .block_on(fixture.open().gc(options))
+            .unwrap()
+            .removed,
+        0
+    );
+}
+
+#[test]
+fn a_collection_leaves_what_is_not_ours_and_takes_old_leftovers() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&fixture.open(), b"loose").unwrap();
+    let shard = fixture.file(b"loose").parent().unwrap().to_owned();
+    for name in ["README", &"f".repeat(64), ".hidden"] {
+        fs::write(shard.join(name), b"of somebody").unwrap();
+    }
+    fs::write(fixture.folder().join("tmp/0123"), b"left by one that died").unwrap();
+    fs::write(fixture.folder().join("quarantine-x-y"), b"damaged").unwrap();
+    assert_eq!(
+        fixture
+            .runtime
+            .block_on(store.gc(GcOptions::at(0)))
+            .unwrap()
+            .examined,
+        1
+    );
+    assert_eq!(fixture.root_names("quarantine-").len(), 1);
+    assert_eq!(fixture.temp_files(), 0);
+    assert_eq!(fixture.collect(&store).removed, 1);
+    assert_eq!(fixture.root_names("quarantine-").len(), 0);
+    assert_eq!(fs::read_dir(&shard).unwrap().count(), 3);
+}
+
+#[test]
+fn a_damaged_blob_never_comes_to_its_end_and_gives_no_range() {
+    let check = |damage: fn(&mut Vec<u8>)| {
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        let whole: Vec<u8> = (0..700_000_u32).map(|at| (at % 249) as u8).collect();
+        let blob = fixture
+            .runtime
+            .block_on(store.put(whole.clone().into()))
+            .unwrap()
+            .blob;
+        let spoil = || {
+            let mut content = whole.clone();
+            damage(&mut content);
+            fs::write(fixture.file(&whole), content).unwrap();
+        };
+        spoil();
+        let streamed = fixture.runtime.block_on(async {
+            let mut reader = store.get_stream(blob).await?;
+            let mut bytes = Vec::new();
+            while let Some(piece) = reader.next().await {
+                match piece {
+                    Ok(piece) => bytes.extend_from_slice(&piece),
+                    Err(error) => {
+                        assert!(reader.next().await.is_none(), "nothing comes after the error");
+                        assert_ne!(bytes, whole);
+                        return Err(error);
+                    }
+                }
+            }
+            Ok(bytes)
+        });
+        let error = streamed.unwrap_err();
+        assert!(matches!(error, BlobError::Corrupt { .. }), "{error:?}");
+        assert!(error.to_string().contains(&blob.to_string()), "{error}");
+        assert_eq!(fixture.root_names("quarantine-").len(), 1);
+
+        spoil();
+        let range = fixture.runtime.block_on(store.get_range(blob, 5..6));
+        assert!(matches!(range, Err(BlobError::Corrupt { .. })), "{range:?}");
+        spoil();
+        let verified = fixture.runtime.block_on(store.verify(blob));
+        assert!(matches!(verified, Err(BlobError::Corrupt { .. })), "{verified:?}");
+        spoil();
+        let got = fixture.runtime.block_on(store.get(blob));
+        assert!(matches!(got, Err(BlobError::Corrupt { .. })));
+        assert!(matches!(
+            fixture.runtime.block_on(store.get(blob)),
+            Err(BlobError::NotFound(_))
+        ));
+        assert_eq!(fixture.runtime.block_on(store.stats()).unwrap().quarantined, 4);
+    };
+    check(|content| content[0] ^= 1);
+    check(|content| *content.last_mut().unwrap() ^= 1);
+    check(|content| content.truncate(262_144));
+    check(|content| content.truncate(0));
+    check(|content| content.push(0));
+}

@@ -1,0 +1,158 @@
+//! Putting blobs under their names.
+
+use std::{io::Write, sync::Arc};
+
+use bytes::Bytes;
+use portcullis_types::{BlobRef, Hash};
+use rustix::io::Errno;
+
+use super::{
+    folder::{Folder, Lock},
+    layout,
+    session::Session,
+    shelf::{Shelf, fan_out},
+    temp::TempFile,
+};
+use crate::{BlobError, Stored, usage::Reservation};
+
+/// How often a name that something else keeps taking is tried before we give up.
+const ATTEMPTS: usize = 8;
+
+/// One blob being written: hashed on the way, and named at the end.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    shelf: Arc<Shelf>,
+    session: Arc<Session>,
+    temp: TempFile,
+    hasher: blake3::Hasher,
+    room: Reservation,
+    size_bytes: u64,
+}
+
+impl Shelf {
+    pub(crate) fn put(self: &Arc<Self>, session: &Arc<Session>, content: &[u8]) -> Result<Stored, BlobError> {
+        let size_bytes = content.len() as u64;
+        let limit_bytes = self.usage.limits().max_blob_bytes;
+        if size_bytes > limit_bytes {
+            return Err(BlobError::TooLarge { limit_bytes });
+        }
+        let blob = BlobRef(Hash::of(content));
+        if let Some(folder) = self.folder(blob)? {
+            self.lock(&folder, Lock::Shared)?;
+            if self.adopt(session, &folder, blob, size_bytes)? {
+                return Ok(Stored {
+                    blob,
+                    size_bytes,
+                    existed: true,
+                });
+            }
+        }
+        let mut writer = Writer::create(self, session)?;
+        writer.append(content)?;
+        writer.publish_as(blob)
+    }
+
+    /// Whether `blob` is stored in `folder` already, which is locked. Where it is, it is from now on held and as
+    /// durable as if it were put now, and the lock is given back.
+    fn adopt(&self, session: &Session, folder: &Folder, blob: BlobRef, size: u64) -> Result<bool, BlobError> {
+        if !self.is_stored(folder, blob, size)? {
+            return Ok(false);
+        }
+        session.hold(self, blob)?;
+        // Its retention begins anew.
+        folder
+            .touch(&blob.0.to_string())
+            .map_err(self.failed("touch a blob"))?;
+        folder.unlock();
+        self.settle_existing(blob, folder)?;
+        Ok(true)
+    }
+}
+
+impl Writer {
+    pub(crate) fn create(shelf: &Arc<Shelf>, session: &Arc<Session>) -> Result<Self, BlobError> {
+        let scratch = shelf.own_folder_or_new(&shelf.root, layout::TEMP)?;
+        let temp = TempFile::create(scratch).map_err(shelf.failed("create a file"))?;
+        let room = shelf.usage.reservation();
+        Ok(Self {
+            shelf: Arc::clone(shelf),
+            session: Arc::clone(session),
+            temp,
+            hasher: blake3::Hasher::new(),
+            room,
+            size_bytes: 0,
+        })
+    }
+
+    /// Takes the next pieces of the content, hashing them on the way.
+    pub(crate) fn write(mut self, pieces: &[Bytes]) -> Result<Self, BlobError> {
+        for piece in pieces {
+            self.hasher.update(piece);
+            self.append(piece)?;
+        }
+        Ok(self)
+    }
+
+    /// Names what was written by its hash.
+    pub(crate) fn publish(self) -> Result<Stored, BlobError> {
+        let blob = BlobRef(Hash::from_bytes(*self.hasher.finalize().as_bytes()));
+        self.publish_as(blob)
+    }
+
+    fn append(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+        let more = piece.len() as u64;
+        match self.room.grow(more) {
+            Err(BlobError::Quota { .. }) => {
+                // Another process may have removed some since we counted.
+                self.shelf.count()?;
+                self.room.grow(more)?;
+            }
+            other => other?,
+        }
+        self.size_bytes = self.size_bytes.saturating_add(more);
+        self.temp
+            .file()
+            .write_all(piece)
+            .map_err(self.shelf.io_failed("write a blob"))
+    }
+
+    fn publish_as(self, blob: BlobRef) -> Result<Stored, BlobError> {
+        let Self {
+            shelf,
+            session,
+            mut temp,
+            room,
+            size_bytes,
+            ..
+        } = self;
+        let stored = |existed| Stored {
+            blob,
+            size_bytes,
+            existed,
+        };
+        shelf.settle_content(temp.file())?;
+        for _ in 0..ATTEMPTS {
+            let all = shelf.own_folder_or_new(&shelf.root, layout::BLOBS)?;
+            let folder = shelf.own_folder_or_new(&all, &fan_out(blob))?;
+            shelf.lock(&folder, Lock::Shared)?;
+            // INVARIANT: a blob is held before it can be seen, and both under one lock, so that a collector, which
+            // looks at what is held under its own, never takes it.
+            session.hold(&shelf, blob)?;
+            match temp.publish(&folder, &blob.0.to_string()) {
+                Ok(()) => {
+                    folder.unlock();
+                    room.keep();
+                    shelf.settle_names(blob, &folder)?;
+                    return Ok(stored(false));
+                }
+                Err(Errno::EXIST) if shelf.adopt(&session, &folder, blob, size_bytes)? => {
+                    return Ok(stored(true));
+                }
+                Err(Errno::EXIST) => {}
+                Err(other) => return Err(shelf.failed("name a blob")(other)),
+            }
+        }
+        let why = "something keeps putting another file in its place".to_owned();
+        Err(BlobError::Corrupt { blob, why })
+    }
+}
