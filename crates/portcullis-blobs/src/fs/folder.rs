@@ -23,8 +23,8 @@ pub(crate) enum Lock {
     Exclusive,
 }
 
-/// How often a lock that another holds is asked for again, and the longest pause between: half a minute in all.
-const LOCK_TRIES: u32 = 1_000;
+/// How often a lock that another holds is asked for, as a rule: half a minute, by the longest pause between.
+pub(crate) const LOCK_TRIES: u32 = 1_000;
 const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 const FOLDER_MODE: Mode = Mode::RWXU;
@@ -134,16 +134,16 @@ impl Folder {
         rustix::fs::renameat(&self.0, name, &to.0, to_name)
     }
 
-    /// Locks this folder, waiting a while for others. `WOULDBLOCK` when it is still taken after that;
+    /// Locks this folder, asking so many times where others have it. `WOULDBLOCK` when it is still taken then;
     /// `OPNOTSUPP` where there are no locks.
     ///
     /// The operating system's own waiting has no deadline, hence the asking again.
-    pub(crate) fn lock(&self, lock: Lock) -> Result<()> {
+    pub(crate) fn lock(&self, lock: Lock, tries: u32) -> Result<()> {
         let operation = match lock {
             Lock::Shared => FlockOperation::NonBlockingLockShared,
             Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
         };
-        for attempt in 0..LOCK_TRIES {
+        for attempt in 0..tries {
             match rustix::fs::flock(&self.0, operation) {
                 Err(Errno::WOULDBLOCK) => {
                     let pause = Duration::from_micros(50 << attempt.min(10));

@@ -15,7 +15,7 @@ use rustix::{fs::Stat, io::Errno};
 use super::{
     Durability, FsOptions,
     commit::Committer,
-    folder::{Folder, Lock, is_file, is_private, size_bytes},
+    folder::{Folder, LOCK_TRIES, Lock, is_file, is_private, size_bytes},
     layout,
     temp::{self, random_name},
 };
@@ -28,6 +28,8 @@ pub(crate) struct Shelf {
     pub(crate) root: Folder,
     durability: Durability,
     committer: Committer,
+    /// How often a lock is asked for that another process holds.
+    pub(crate) lock_tries: u32,
     pub(crate) usage: Arc<Usage>,
     /// For each of the 256 folders, whether its own name is known to be on the disk.
     synced: Vec<AtomicBool>,
@@ -40,6 +42,7 @@ impl Shelf {
             root: layout::open(path)?,
             durability: options.durability,
             committer: Committer::default(),
+            lock_tries: LOCK_TRIES,
             usage: Usage::new(options.limits),
             synced: (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect(),
         };
@@ -120,7 +123,7 @@ impl Shelf {
     /// system has no locks nothing is ever collected, so writers need none.
     pub(crate) fn lock(&self, folder: &Folder, lock: Lock) -> Result<(), BlobError> {
         let place = || self.path.display().to_string();
-        match folder.lock(lock) {
+        match folder.lock(lock, self.lock_tries) {
             Err(Errno::OPNOTSUPP) if lock == Lock::Shared => Ok(()),
             Err(Errno::OPNOTSUPP) => Err(BlobError::NoLocks { place: place() }),
             Err(Errno::WOULDBLOCK) => Err(BlobError::Busy { place: place() }),

@@ -89,26 +89,40 @@ fn what_is_held_while_a_collection_runs_is_seen_before_anything_goes() {
 }
 
 #[test]
-fn a_writer_that_has_looked_keeps_the_collector_out_until_it_holds() {
+fn writers_keep_the_collector_out_and_the_collector_writers() {
     let fixture = Fixture::new();
-    let store = fixture.open();
+    let (mut store, other) = (fixture.open(), fixture.open());
+    Arc::get_mut(&mut store.shelf).unwrap().lock_tries = 3;
     fixture.put(&fixture.open(), b"wanted").unwrap();
-    let folder = store.shelf.folder(blob(b"wanted")).unwrap().unwrap();
-    store.shelf.lock(&folder, folder::Lock::Shared).unwrap();
-    let collector = std::thread::spawn({
-        let (shelf, options) = (Arc::clone(&store.shelf), GcOptions::at(FAR_MS));
-        move || {
-            let sweep = Sweep::begin(&shelf, options).unwrap();
-            sweep
-                .shard(&shelf, &shelf::fan_out(blob(b"wanted")))
-                .unwrap()
-                .report
-        }
-    });
-    // However late the collector comes, it finds either the lock or what is held.
-    store.session.hold(&store.shelf, blob(b"wanted")).unwrap();
+    let folder = other.shelf.folder(blob(b"wanted")).unwrap().unwrap();
+
+    // A writer elsewhere has looked and holds nothing yet: the collector leaves that folder alone.
+    other.shelf.lock(&folder, folder::Lock::Shared).unwrap();
+    let report = fixture.collect(&store);
+    assert_eq!((report.removed, report.busy_parts), (0, 1));
+    assert!(fixture.put(&store, b"wanted").unwrap().existed, "writers share");
     folder.unlock();
-    assert_eq!(collector.join().unwrap().removed, 0);
+
+    // A collector elsewhere is about to remove: nobody takes the blob for stored.
+    other.shelf.lock(&folder, folder::Lock::Exclusive).unwrap();
+    let put = fixture.put(&store, b"wanted");
+    assert!(matches!(put, Err(BlobError::Busy { .. })), "{put:?}");
+    let tag = Tag {
+        name: "keep".parse().unwrap(),
+        blob: blob(b"wanted"),
+        expires_ms: None,
+    };
+    let tagged = fixture.runtime.block_on(store.tag(tag));
+    assert!(matches!(tagged, Err(BlobError::Busy { .. })), "{tagged:?}");
+    assert_eq!(fixture.get(&store, b"wanted").unwrap().as_ref(), b"wanted");
+
+    // Nor is a new one made visible, and nothing of it is left.
+    let writer = Writer::create(&store.shelf, &store.session)
+        .unwrap()
+        .write(&[Bytes::from_static(b"wanted")])
+        .unwrap();
+    assert!(matches!(writer.publish(), Err(BlobError::Busy { .. })));
+    assert_eq!(fixture.temp_files(), 0);
 }
 
 #[test]
