@@ -8,6 +8,12 @@
     clippy::disallowed_methods,
     reason = "tests that start themselves again in a namespace, and play the one who fills the disk"
 )]
+#![expect(
+    clippy::unwrap_used,
+    clippy::string_slice,
+    clippy::expect_used,
+    reason = "helpers of tests, which say by panicking what is wrong"
+)]
 
 use std::{path::PathBuf, process::Command, sync::Arc, time::Duration};
 

@@ -8,6 +8,12 @@
     clippy::disallowed_methods,
     reason = "a test that starts itself again, as often as its caller chooses"
 )]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests, which say by panicking what is wrong"
+)]
 
 use std::{
     io::{BufRead, BufReader, Write},

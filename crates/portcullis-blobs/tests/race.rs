@@ -7,6 +7,14 @@
     clippy::disallowed_methods,
     reason = "a test that starts itself again, and runs for a time that its caller chooses"
 )]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "helpers of tests, which say by panicking what is wrong"
+)]
 
 use std::{
     collections::{HashMap, HashSet},

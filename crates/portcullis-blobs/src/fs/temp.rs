@@ -78,13 +78,19 @@ impl Drop for TempFile {
 /// Removes the files whose writers are gone. A writer's lock ends with its process, so this needs no clock.
 pub(crate) fn clean(folder: &Folder) -> Result<()> {
     for name in folder.names()? {
-        let is_left = match folder.file(&name) {
-            Ok((file, _)) => rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        match folder.file(&name) {
+            // The lock is kept until the name is gone: a writer that created the file just now either finds it
+            // taken, or finds its file without a name.
+            Ok((file, _)) => {
+                if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                    let _ = folder.remove(&name);
+                }
+            }
             // A link is none of ours: the link goes, never what it points to.
-            Err(errno) => errno == Errno::LOOP,
-        };
-        if is_left {
-            let _ = folder.remove(&name);
+            Err(Errno::LOOP) => {
+                let _ = folder.remove(&name);
+            }
+            Err(_) => {}
         }
     }
     Ok(())
