@@ -27,7 +27,7 @@ use crate::{
     error::CallError,
     event::{Event, EventBus},
     router::RouterOptions,
-    shape::{BlobInfo, shape},
+    shape::{ShapeFlags, ShapedResult, shape_any},
 };
 
 /// How long somebody may take to approve a call.
@@ -153,7 +153,7 @@ impl Dispatch {
                 .await
             {
                 Ok(raw) => {
-                    let result = shape(&raw, self.options.store.as_ref(), &self.options.shape)
+                    let result = shape_any(raw, &self.options.store, &self.options.shape)
                         .await
                         .map_err(|fault| CallError::Result {
                             capability: call.capability.clone(),
@@ -340,19 +340,13 @@ impl Ending<'_> {
         match result {
             Ok(done) => {
                 let outcome = if done.result.is_error { "tool-error" } else { "ok" };
-                self.event(outcome, None, done.result.size_bytes, done.result.blobs.clone());
+                self.event(outcome, None, Some(&done.result));
             }
-            Err(error) => self.event(error.code(), error.without_content(), 0, Vec::new()),
+            Err(error) => self.event(error.code(), error.without_content(), None),
         }
     }
 
-    fn event(
-        &mut self,
-        outcome: &'static str,
-        error: Option<String>,
-        size_bytes: usize,
-        blobs: Vec<BlobInfo>,
-    ) {
+    fn event(&mut self, outcome: &'static str, error: Option<String>, result: Option<&ShapedResult>) {
         self.told = true;
         self.events.tell(Event::ToolResult {
             call: self.number,
@@ -360,8 +354,9 @@ impl Ending<'_> {
             outcome,
             error,
             duration_ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            size_bytes,
-            blobs,
+            size_bytes: result.map_or(0, |result| result.size_bytes),
+            blobs: result.map_or_else(Vec::new, |result| result.blobs.clone()),
+            flags: result.map_or_else(ShapeFlags::default, |result| result.flags),
         });
     }
 }
@@ -369,12 +364,7 @@ impl Ending<'_> {
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if !self.told {
-            self.event(
-                "cancelled",
-                Some("the caller no longer waits".to_owned()),
-                0,
-                Vec::new(),
-            );
+            self.event("cancelled", Some("the caller no longer waits".to_owned()), None);
         }
     }
 }

@@ -4,7 +4,10 @@ use portcullis_types::{AgentId, CapabilityId, Decision, Hash, ServerId, Tier};
 use serde::Serialize;
 use tokio::sync::broadcast;
 
-use crate::{clock, shape::BlobInfo};
+use crate::{
+    clock,
+    shape::{BlobInfo, ShapeFlags},
+};
 
 /// How many events a slow listener may fall behind before it misses some, and is told so.
 const BACKLOG: usize = 4_096;
@@ -109,6 +112,10 @@ pub enum Event {
         /// What went to the store.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         blobs: Vec<BlobInfo>,
+        /// What a reader should know before trusting the text: hidden characters, references that are not ours,
+        /// what had to be repaired. Left out where there is nothing to say.
+        #[serde(skip_serializing_if = "ShapeFlags::is_clear")]
+        flags: ShapeFlags,
     },
     /// A server asked the user something.
     #[serde(rename = "elicitation")]

@@ -37,10 +37,13 @@ mod block;
 
 mod flags;
 
+mod large;
+
 #[cfg(test)]
 mod tests;
 
 pub use flags::ShapeFlags;
+pub(crate) use large::shape_any;
 
 /// How results are shaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

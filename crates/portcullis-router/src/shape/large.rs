@@ -1,0 +1,66 @@
+//! Shaping what is large away from the threads that serve everybody.
+
+use std::sync::Arc;
+
+use portcullis_blobs::{BlobError, BlobStore};
+use tokio::{runtime::Handle, sync::Semaphore, task::spawn_blocking};
+
+use super::{ShapeError, ShapeOptions, ShapedResult, shape};
+
+/// From which size on, in bytes of its JSON, a result is shaped on a thread of its own: below that it takes less
+/// than a millisecond.
+const LARGE_BYTES: usize = 512 << 10;
+
+/// How many are shaped so at a time. Each takes one of the runtime's threads for blocking work, and waits there for
+/// the store, which needs one too: there must be some left.
+static AT_ONCE: Semaphore = Semaphore::const_new(8);
+
+/// As [`shape`], never keeping the calling thread for long.
+pub(crate) async fn shape_any(
+    raw_result: String,
+    store: &Arc<dyn BlobStore>,
+    options: &ShapeOptions,
+) -> Result<ShapedResult, ShapeError> {
+    if raw_result.len() < LARGE_BYTES {
+        return shape(&raw_result, store.as_ref(), options).await;
+    }
+    let stopping = || ShapeError::Store(BlobError::NoRuntime);
+    let permit = AT_ONCE.acquire().await.map_err(|_| stopping())?;
+    let (store, options, runtime) = (Arc::clone(store), *options, Handle::current());
+    let shaping = spawn_blocking(move || {
+        // Held until it is done, also where nobody waits for it any more.
+        let _permit = permit;
+        runtime.block_on(shape(&raw_result, store.as_ref(), &options))
+    });
+    shaping.await.map_err(|_| stopping())?
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+    use portcullis_blobs::MemStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_large_does_not_keep_the_thread_and_comes_out_the_same() {
+        let store: Arc<dyn BlobStore> = Arc::new(MemStore::default());
+        let options = ShapeOptions::default();
+        for (size, at_once) in [(1_000, true), (2 << 20, false)] {
+            let raw = format!(
+                r#"{{"content":[{{"type":"text","text":"{}"}}],"_meta":{{}}}}"#,
+                "x".repeat(size)
+            );
+            let mut shaping = Box::pin(shape_any(raw.clone(), &store, &options));
+            // A store in memory never waits, so what is shaped here is done with the first poll.
+            let first = poll!(&mut shaping);
+            assert_eq!(first.is_ready(), at_once, "{size}");
+            let shaped = match first {
+                std::task::Poll::Ready(shaped) => shaped,
+                std::task::Poll::Pending => shaping.await,
+            };
+            let expected = shape(&raw, store.as_ref(), &options).await.unwrap();
+            assert_eq!(shaped.unwrap().result.get(), expected.result.get());
+        }
+    }
+}
