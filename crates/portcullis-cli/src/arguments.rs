@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Call(CallArguments),
     /// Offer all servers as one MCP server
     Serve(ServeArguments),
+    /// Look at the store of results' binary content, and tidy it
+    Blobs(crate::command::blobs::BlobsArguments),
     /// Be one of the demo's servers
     #[command(hide = true)]
     DemoServer {

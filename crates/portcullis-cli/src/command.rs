@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+pub(crate) mod blobs;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod demo_server;

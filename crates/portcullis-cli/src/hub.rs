@@ -81,7 +81,7 @@ fn failed(error: &HubError) -> ExitStatus {
 }
 
 /// `$XDG_DATA_HOME/portcullis/blobs`, by the XDG base directory specification.
-fn default_blobs() -> Option<PathBuf> {
+pub(crate) fn default_blobs() -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
     let variable = |name| {
         std::env::var_os(name)

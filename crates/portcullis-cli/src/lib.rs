@@ -19,6 +19,7 @@ mod output;
 mod approval;
 mod demo;
 mod interrupt;
+mod progress;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -59,6 +60,7 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
             Command::Check(check) => command::check::run(&check),
             Command::Tools(tools) => command::tools::run(tools).await,
             Command::Call(call) => command::call::run(call).await,
+            Command::Blobs(blobs) => command::blobs::run(blobs).await,
             Command::Serve(serve) => command::serve::run(serve).await,
             Command::DemoServer { .. } => ExitStatus::Done,
         }
@@ -66,4 +68,14 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
     // A read from a terminal cannot be called off: do not wait for it.
     runtime.shutdown_background();
     status.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
+    }
 }

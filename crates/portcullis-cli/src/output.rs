@@ -28,6 +28,22 @@ pub(crate) fn error(text: &str) {
     note(&format!("error: {text}"));
 }
 
+/// Shows how far some work is, in the place of what was shown before.
+pub(crate) fn status(text: &str) {
+    eprint!("\r\u{1b}[K{text}");
+}
+
+/// An error with what caused it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
 /// Sends the log to standard error: warnings, or what `PORTCULLIS_LOG` asks for.
 pub(crate) fn init_log() {
     // The SDK logs whole messages, arguments and results included: nothing asked for makes it say more than errors.

@@ -1,0 +1,335 @@
+//! `portcullis blobs`: a look at the store that results' binary content goes to, also beside a running hub.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+use futures::{StreamExt, TryStreamExt};
+use portcullis::{
+    BlobRef,
+    blobs::{BlobEntry, BlobError, BlobStore, FsOptions, FsStore, GcOptions, Progress, Tag},
+};
+use serde::Serialize;
+
+use crate::{ExitStatus, arguments::Format, hub, output, progress};
+
+mod get;
+mod text;
+
+use text::{age, bytes, parse_duration};
+
+#[derive(Debug, Args)]
+pub(crate) struct BlobsArguments {
+    #[command(subcommand)]
+    command: BlobsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BlobsCommand {
+    /// List the blobs, with what keeps them
+    Ls(StoreArguments),
+    /// Write one blob's content to standard output, checked against its name
+    Get(get::GetArguments),
+    /// Check that blobs are what their names say; set aside those that are not
+    Verify {
+        /// Which ones; all where none is named
+        #[arg(value_name = "BLOB")]
+        wanted: Vec<BlobRef>,
+        #[command(flatten)]
+        store: StoreArguments,
+    },
+    /// Remove what nothing keeps: no tag, no running hub, and no put within the retention
+    Gc {
+        /// How long what nothing keeps stays all the same: 30m, 12h, 7d
+        #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_duration)]
+        retention: Duration,
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        store: StoreArguments,
+    },
+    /// Say how much there is
+    Stats(StoreArguments),
+}
+
+#[derive(Debug, Args)]
+struct StoreArguments {
+    /// The folder of the blobs [default: $XDG_DATA_HOME/portcullis/blobs]
+    #[arg(long, value_name = "DIR")]
+    blobs: Option<PathBuf>,
+    /// How to print; `json` prints one object a line
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// A blob, in `ls`.
+#[derive(Serialize)]
+struct BlobLine {
+    blob: BlobRef,
+    size_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stored_ms: Option<i64>,
+    tags: Vec<TagLine>,
+}
+
+#[derive(Serialize)]
+struct TagLine {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_ms: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct VerifiedLine {
+    verified: u64,
+    size_bytes: u64,
+    damaged: Vec<DamagedLine>,
+}
+
+#[derive(Serialize)]
+struct DamagedLine {
+    blob: BlobRef,
+    error: String,
+}
+
+#[derive(Serialize)]
+struct CollectedLine {
+    dry_run: bool,
+    examined: u64,
+    removed: u64,
+    removed_bytes: u64,
+    expired_tags: u64,
+    busy_parts: u64,
+}
+
+#[derive(Serialize)]
+struct StatsLine {
+    folder: String,
+    blobs: u64,
+    size_bytes: u64,
+    tags: u64,
+    quarantined: u64,
+}
+
+pub(crate) async fn run(arguments: BlobsArguments) -> ExitStatus {
+    let done = match arguments.command {
+        BlobsCommand::Ls(store) => list(&store).await,
+        BlobsCommand::Get(arguments) => get::run(&arguments).await,
+        BlobsCommand::Verify { wanted, store } => verify(&store, wanted).await,
+        BlobsCommand::Gc {
+            retention,
+            dry_run,
+            store,
+        } => collect(&store, retention, dry_run).await,
+        BlobsCommand::Stats(store) => stats(&store).await,
+    };
+    done.unwrap_or_else(|error| failed(&error))
+}
+
+async fn list(arguments: &StoreArguments) -> Result<ExitStatus, BlobError> {
+    let store = arguments.open()?;
+    let tags = store.tags().await?;
+    let mut entries = store.list();
+    while let Some(entry) = entries.try_next().await? {
+        let line = BlobLine::of(&entry, &tags);
+        match arguments.format {
+            Format::Json => output::json(&line),
+            Format::Text => output::line(&line.text()),
+        }
+    }
+    Ok(ExitStatus::Done)
+}
+
+async fn verify(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<ExitStatus, BlobError> {
+    let store = arguments.open()?;
+    let blobs = if wanted.is_empty() {
+        let entries: Vec<BlobEntry> = store.list().try_collect().await?;
+        entries.into_iter().map(|entry| entry.blob).collect()
+    } else {
+        wanted
+    };
+    let shown = Progress::default();
+    shown.begin(blobs.len() as u64);
+    let work = async {
+        let mut line = VerifiedLine {
+            verified: 0,
+            size_bytes: 0,
+            damaged: Vec::new(),
+        };
+        for blob in blobs {
+            match store.verify(blob).await {
+                Ok(size_bytes) => {
+                    line.verified += 1;
+                    line.size_bytes += size_bytes;
+                }
+                Err(error) => line.damaged.push(DamagedLine {
+                    blob,
+                    error: output::chain(&error),
+                }),
+            }
+            shown.advance(1);
+        }
+        line
+    };
+    let line = progress::show("verifying", "blobs", &shown, work).await;
+    match arguments.format {
+        Format::Json => output::json(&line),
+        Format::Text => {
+            line.damaged
+                .iter()
+                .for_each(|damaged| output::error(&damaged.error));
+            output::line(&format!(
+                "{} blobs ({}) are what their names say; {} are not",
+                line.verified,
+                bytes(line.size_bytes),
+                line.damaged.len()
+            ));
+        }
+    }
+    Ok(if line.damaged.is_empty() {
+        ExitStatus::Done
+    } else {
+        ExitStatus::Failed
+    })
+}
+
+async fn collect(
+    arguments: &StoreArguments,
+    retention: Duration,
+    dry_run: bool,
+) -> Result<ExitStatus, BlobError> {
+    let store = arguments.open()?;
+    let options = GcOptions {
+        retention,
+        dry_run,
+        ..GcOptions::at(now_ms())
+    };
+    let shown = options.progress.clone();
+    let report = progress::show("collecting", "parts", &shown, store.gc(options)).await?;
+    let line = CollectedLine {
+        dry_run,
+        examined: report.examined,
+        removed: report.removed,
+        removed_bytes: report.removed_bytes,
+        expired_tags: report.expired_tags,
+        busy_parts: report.busy_parts,
+    };
+    match arguments.format {
+        Format::Json => output::json(&line),
+        Format::Text => output::line(&line.text()),
+    }
+    Ok(ExitStatus::Done)
+}
+
+async fn stats(arguments: &StoreArguments) -> Result<ExitStatus, BlobError> {
+    let store = arguments.open()?;
+    let stats = store.stats().await?;
+    let line = StatsLine {
+        folder: arguments.folder()?.display().to_string(),
+        blobs: stats.blobs,
+        size_bytes: stats.size_bytes,
+        tags: stats.tags,
+        quarantined: stats.quarantined,
+    };
+    match arguments.format {
+        Format::Json => output::json(&line),
+        Format::Text => output::line(&format!(
+            "{}: {} blobs, {}, {} tags, {} set aside as damaged",
+            output::safe(&line.folder),
+            line.blobs,
+            bytes(line.size_bytes),
+            line.tags,
+            line.quarantined
+        )),
+    }
+    Ok(ExitStatus::Done)
+}
+
+impl StoreArguments {
+    fn folder(&self) -> Result<PathBuf, BlobError> {
+        let folder = self.blobs.clone().or_else(hub::default_blobs);
+        folder.ok_or_else(|| BlobError::NotAStore {
+            place: "$XDG_DATA_HOME/portcullis/blobs".to_owned(),
+            why: "neither XDG_DATA_HOME nor HOME is set, and there is no --blobs".to_owned(),
+        })
+    }
+
+    /// Opens the store. To look at one does not make one.
+    fn open(&self) -> Result<FsStore, BlobError> {
+        let folder = self.folder()?;
+        if !folder.exists() {
+            return Err(BlobError::NotAStore {
+                place: folder.display().to_string(),
+                why: "there is no such folder".to_owned(),
+            });
+        }
+        FsStore::open(&folder, FsOptions::default())
+    }
+}
+
+impl BlobLine {
+    fn of(entry: &BlobEntry, tags: &[Tag]) -> Self {
+        let of_this = tags.iter().filter(|tag| tag.blob == entry.blob);
+        Self {
+            blob: entry.blob,
+            size_bytes: entry.size_bytes,
+            stored_ms: entry.stored_ms,
+            tags: of_this
+                .map(|tag| TagLine {
+                    name: tag.name.to_string(),
+                    expires_ms: tag.expires_ms,
+                })
+                .collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let stored = self
+            .stored_ms
+            .map_or_else(String::new, |at_ms| age(now_ms(), at_ms));
+        let tags: Vec<&str> = self.tags.iter().map(|tag| tag.name.as_str()).collect();
+        format!(
+            "{}  {:>9}  {stored:>8}  {}",
+            self.blob,
+            bytes(self.size_bytes),
+            tags.join(" ")
+        )
+        .trim_end()
+        .to_owned()
+    }
+}
+
+impl CollectedLine {
+    fn text(&self) -> String {
+        let verb = if self.dry_run { "would go" } else { "removed" };
+        let mut text = format!(
+            "{} blobs looked at, {} {verb} ({}), {} tags had expired",
+            self.examined,
+            self.removed,
+            bytes(self.removed_bytes),
+            self.expired_tags
+        );
+        if self.busy_parts > 0 {
+            text.push_str(&format!(
+                "; {} of 256 parts were busy: run it again",
+                self.busy_parts
+            ));
+        }
+        text
+    }
+}
+
+fn failed(error: &BlobError) -> ExitStatus {
+    output::error(&output::safe(&output::chain(error)));
+    match error {
+        BlobError::NotAStore { .. } | BlobError::Range { .. } => ExitStatus::Usage,
+        _ => ExitStatus::Failed,
+    }
+}
+
+fn now_ms() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "the program's edge")]
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

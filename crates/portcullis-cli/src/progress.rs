@@ -1,0 +1,77 @@
+//! How far long work has come, on a terminal.
+
+use std::{io::IsTerminal, time::Duration};
+
+use portcullis::blobs::Progress;
+
+use crate::output;
+
+/// How often it is shown; what is done sooner shows nothing.
+const TICK: Duration = Duration::from_millis(200);
+const WIDTH: u64 = 30;
+
+/// Does `work` and shows how far it is, where somebody watches.
+pub(crate) async fn show<T>(
+    doing: &str,
+    what: &str,
+    progress: &Progress,
+    work: impl Future<Output = T>,
+) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work.await;
+    }
+    tokio::pin!(work);
+    let mut shown = false;
+    loop {
+        match tokio::time::timeout(TICK, &mut work).await {
+            Ok(done) => {
+                if shown {
+                    output::status("");
+                }
+                return done;
+            }
+            Err(_) => {
+                shown = true;
+                let (done, total) = progress.get();
+                output::status(&bar(doing, what, done, total));
+            }
+        }
+    }
+}
+
+fn bar(doing: &str, what: &str, done: u64, total: u64) -> String {
+    let part = |of: u64| done.min(total).saturating_mul(of).checked_div(total).unwrap_or(0);
+    let full = usize::try_from(part(WIDTH)).unwrap_or(0);
+    let rest = usize::try_from(WIDTH).unwrap_or(0).saturating_sub(full);
+    format!(
+        "{doing} [{}{}] {:>3} %, {done} of {total} {what}",
+        "#".repeat(full),
+        "-".repeat(rest),
+        part(100)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars() {
+        let check = |done, total, expected: &str| assert_eq!(bar("doing", "parts", done, total), expected);
+        check(0, 0, &format!("doing [{}]   0 %, 0 of 0 parts", "-".repeat(30)));
+        check(
+            64,
+            256,
+            &format!(
+                "doing [{}{}]  25 %, 64 of 256 parts",
+                "#".repeat(7),
+                "-".repeat(23)
+            ),
+        );
+        check(
+            256,
+            256,
+            &format!("doing [{}] 100 %, 256 of 256 parts", "#".repeat(30)),
+        );
+    }
+}
