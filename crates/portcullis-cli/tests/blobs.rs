@@ -1,0 +1,195 @@
+//! `portcullis blobs`, as a user runs it.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests that run the program, play the one who damages a blob, and panic where something is wrong"
+)]
+
+use std::process::{Command, Output};
+
+use portcullis::{
+    BlobRef,
+    blobs::{BlobStore, Bytes, FsOptions, FsStore, Tag},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+struct Fixture {
+    parent: TempDir,
+    kept: BlobRef,
+    loose: BlobRef,
+}
+
+impl Fixture {
+    /// A store of two blobs that no process holds: one tagged, one not.
+    fn new() -> Self {
+        let parent = tempfile::tempdir().unwrap();
+        let store = FsStore::open(&parent.path().join("blobs"), FsOptions::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let put = |content: &'static [u8]| runtime.block_on(store.put(Bytes::from_static(content))).unwrap();
+        let (kept, loose) = (put(b"kept for long").blob, put(b"%PDF-1.7 loose").blob);
+        let tag = Tag {
+            name: "keep".parse().unwrap(),
+            blob: kept,
+            expires_ms: None,
+        };
+        runtime.block_on(store.tag(tag)).unwrap();
+        Self { parent, kept, loose }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_portcullis"))
+            .arg("blobs")
+            .args(arguments)
+            .arg("--blobs")
+            .arg(self.parent.path().join("blobs"))
+            .output()
+            .unwrap()
+    }
+
+    /// What is printed, where it ends with `code`.
+    fn check(&self, arguments: &[&str], code: i32) -> String {
+        let output = self.run(arguments);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}{error}");
+        if code == 0 {
+            assert_eq!(
+                error, "",
+                "{arguments:?}: nobody watches, so no progress is shown"
+            );
+        }
+        text + &error
+    }
+
+    fn json(&self, arguments: &[&str], code: i32) -> Vec<Value> {
+        let arguments = [arguments, &["--format", "json"]].concat();
+        let text = self.check(&arguments, code);
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+#[test]
+fn what_is_there_is_listed_counted_and_read() {
+    let fixture = Fixture::new();
+    let (kept, loose) = (fixture.kept.to_string(), fixture.loose.to_string());
+    let text = fixture.check(&["ls"], 0);
+    let line = text.lines().find(|line| line.starts_with(&kept)).unwrap();
+    assert!(line.contains("13 B") && line.ends_with("keep"), "{text}");
+    let lines = fixture.json(&["ls"], 0);
+    let line = lines.iter().find(|line| line["blob"] == loose).unwrap();
+    assert_eq!((&line["size_bytes"], &line["tags"]), (&json!(14), &json!([])));
+    assert!(line["stored_ms"].as_i64().unwrap() > 1_600_000_000_000);
+
+    let stats = &fixture.json(&["stats"], 0)[0];
+    assert_eq!(
+        (&stats["blobs"], &stats["size_bytes"], &stats["tags"]),
+        (&json!(2), &json!(27), &json!(1))
+    );
+    assert!(fixture.check(&["stats"], 0).contains("2 blobs, 27 B, 1 tags"));
+
+    assert_eq!(fixture.check(&["get", &kept], 0), "kept for long");
+    assert_eq!(fixture.check(&["get", &kept, "--range", "5..8"], 0), "for");
+    let content = &fixture.json(&["get", &loose], 0)[0];
+    assert_eq!(content["media_type"], "application/pdf");
+    assert_eq!(content["base64"], "JVBERi0xLjcgbG9vc2U=");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_a_code() {
+    let fixture = Fixture::new();
+    let kept = fixture.kept.to_string();
+    let missing = format!("blob:blake3:{}", "0".repeat(64));
+    assert!(
+        fixture
+            .check(&["get", &missing], 1)
+            .contains("is not in the store")
+    );
+    assert!(
+        fixture
+            .check(&["get", &kept, "--range", "5..80"], 2)
+            .contains("has 13 bytes")
+    );
+    assert!(
+        fixture
+            .check(&["get", &kept, "--range", "8..5"], 2)
+            .contains("such as 0..1024")
+    );
+    assert!(fixture.check(&["get", "picture.png"], 2).contains("picture.png"));
+    assert!(
+        fixture
+            .check(&["gc", "--retention", "soon"], 2)
+            .contains("such as 12h")
+    );
+
+    let nothing = tempfile::tempdir().unwrap();
+    let folder = nothing.path().join("none");
+    let output = Command::new(env!("CARGO_BIN_EXE_portcullis"))
+        .args(["blobs", "stats", "--blobs"])
+        .arg(&folder)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no such folder"));
+    assert!(!folder.exists(), "to look at a store does not make one");
+}
+
+#[test]
+fn verify_names_what_is_damaged() {
+    let fixture = Fixture::new();
+    assert!(
+        fixture
+            .check(&["verify"], 0)
+            .contains("2 blobs (27 B) are what their names say; 0 are not")
+    );
+    let name = fixture.loose.0.to_string();
+    let folder = fixture
+        .parent
+        .path()
+        .join("blobs/blake3")
+        .join(name.get(..2).unwrap());
+    std::fs::write(folder.join(&name), "%PDF-1.7 wrong").unwrap();
+    let loose = fixture.loose.to_string();
+    let report = &fixture.json(&["verify"], 1)[0];
+    assert_eq!(report["verified"], 1);
+    assert_eq!(report["damaged"][0]["blob"], loose);
+    // It was set aside, so now it is missing; the other one is still good.
+    assert!(
+        fixture
+            .check(&["verify", &loose], 1)
+            .contains("is not in the store")
+    );
+    assert_eq!(fixture.json(&["stats"], 0)[0]["quarantined"], 1);
+    fixture.check(&["verify", &fixture.kept.to_string()], 0);
+}
+
+#[test]
+fn gc_takes_what_nothing_keeps_and_is_over_its_retention() {
+    let fixture = Fixture::new();
+    let check = |arguments: &[&str], removed: u64| {
+        let report = &fixture.json(&[&["gc"], arguments].concat(), 0)[0];
+        assert_eq!(report["removed"], removed, "{arguments:?}: {report}");
+    };
+    check(&[], 0);
+    check(&["--retention", "0", "--dry-run"], 1);
+
+    // Somebody holds it, in another process than the one that collects.
+    let store = FsStore::open(&fixture.parent.path().join("blobs"), FsOptions::default()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let again = runtime
+        .block_on(store.put(Bytes::from_static(b"%PDF-1.7 loose")))
+        .unwrap();
+    assert!(again.existed);
+    check(&["--retention", "0"], 0);
+    drop(store);
+
+    let text = fixture.check(&["gc", "--retention", "0"], 0);
+    assert!(text.contains("2 blobs looked at, 1 removed (14 B)"), "{text}");
+    assert_eq!(
+        fixture.check(&["get", &fixture.kept.to_string()], 0),
+        "kept for long"
+    );
+}
