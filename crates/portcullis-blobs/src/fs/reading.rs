@@ -18,10 +18,10 @@ use super::{
 };
 use crate::BlobError;
 
-/// How much is read and hashed at once: what fits into a core's cache.
-const PIECE_BYTES: usize = 256 << 10;
+/// How much is read and hashed at once: what fits into a core's cache, and keeps a stream's memory small.
+const PIECE_BYTES: usize = 128 << 10;
 /// From which size on hashing on a second core is worth starting a thread for.
-const TWO_CORES_BYTES: u64 = 512 << 10;
+const TWO_CORES_BYTES: u64 = 8 << 20;
 
 const WRONG_HASH: &str = "its content does not hash to its name";
 const NO_FILE: &str = "it is not a file";
@@ -48,10 +48,7 @@ impl Shelf {
         let mut content = room_for(size)?;
         let hash = if size < TWO_CORES_BYTES {
             // What was appended since is not read: the hash then tells.
-            file.take(size)
-                .read_to_end(&mut content)
-                .map_err(self.io_failed("read a blob"))?;
-            Hash::of(&content)
+            read_hashing_here(file.take(size), &mut content).map_err(self.io_failed("read a blob"))?
         } else {
             // The room is known to be there, and fresh zeros come without being written.
             drop(content);
@@ -182,6 +179,19 @@ fn room_for(size: u64) -> Result<Vec<u8>, BlobError> {
         .and_then(|size| content.try_reserve_exact(size).ok())
         .ok_or(BlobError::Memory { needed_bytes: size })?;
     Ok(content)
+}
+
+/// Appends what `file` gives to `content`, each piece hashed while the cache has it.
+fn read_hashing_here(mut file: impl Read, content: &mut Vec<u8>) -> std::io::Result<Hash> {
+    let mut hasher = blake3::Hasher::new();
+    loop {
+        let before = content.len();
+        file.by_ref().take(PIECE_BYTES as u64).read_to_end(content)?;
+        match content.get(before..) {
+            Some(piece) if !piece.is_empty() => hasher.update(piece),
+            _ => return Ok(hash_of(&hasher)),
+        };
+    }
 }
 
 /// Reads until `piece` is full or the file ends.
