@@ -1,8 +1,8 @@
 //! A disk that is full, and one that can only be read.
 //!
-//! Both are a small file system in memory, in a mount namespace of its own, where the ignored tests of this file
-//! run. That takes root, or a system that lets users make namespaces; elsewhere this fails and says so, since a
-//! skipped test proves nothing.
+//! Both are a small file system in memory, in a mount namespace of its own, where the tests `full` and `read_only`
+//! of this file run; elsewhere those do nothing. It takes root, or a system that lets users make namespaces. Where
+//! there is neither this fails and says so, since a skipped test proves nothing.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::disallowed_methods,
@@ -38,7 +38,7 @@ fn in_a_small_file_system(test: &str) {
         .args(["sh", "-c", SCRIPT, "sh"])
         .arg(parent.path())
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(FOLDER, parent.path())
         .output()
         .expect("this test needs `unshare` of util-linux");
@@ -87,7 +87,6 @@ fn collect() -> GcOptions {
 }
 
 #[test]
-#[ignore = "run by a test above"]
 fn full() {
     if folder().is_none() {
         return;
@@ -162,7 +161,6 @@ async fn fill(store: Arc<dyn BlobStore>) {
 }
 
 #[test]
-#[ignore = "run by a test above"]
 fn read_only() {
     let Some(folder) = folder() else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

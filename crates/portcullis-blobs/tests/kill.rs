@@ -1,8 +1,8 @@
 //! A writer that is killed at a random moment, again and again: every blob that can be seen is what its name says,
 //! and none whose put had returned is lost.
 //!
-//! The writer is the ignored test `writer` of this very file. There are a few kills; `PORTCULLIS_KILLS=1000` makes
-//! it a thousand.
+//! The writer is the test `writer` of this very file, which does nothing where it is not told a folder. There are a
+//! few kills; `PORTCULLIS_KILLS=1000` makes it a thousand.
 
 #![expect(
     clippy::disallowed_methods,
@@ -95,7 +95,7 @@ async fn empty(store: &FsStore) {
 /// Starts a writer and kills it `after` its first blob. Gives the blobs that it said were stored.
 fn run_and_kill(folder: &Path, mode: &str, after: Duration) -> Vec<BlobRef> {
     let mut writer = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writer", "--ignored", "--nocapture"])
+        .args(["--exact", "writer", "--nocapture"])
         .env(FOLDER, folder)
         .env(MODE, mode)
         .stdout(Stdio::piped())
@@ -127,7 +127,6 @@ fn run_and_kill(folder: &Path, mode: &str, after: Duration) -> Vec<BlobRef> {
 
 /// The one that is killed.
 #[test]
-#[ignore = "run by the test above"]
 fn writer() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;

@@ -33,6 +33,8 @@ pub(crate) struct Shelf {
     pub(crate) usage: Arc<Usage>,
     /// For each of the 256 folders, whether its own name is known to be on the disk.
     synced: Vec<AtomicBool>,
+    /// Whether the name of the folder that holds those is.
+    root_synced: AtomicBool,
 }
 
 impl Shelf {
@@ -45,6 +47,7 @@ impl Shelf {
             lock_tries: LOCK_TRIES,
             usage: Usage::new(options.limits),
             synced: (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect(),
+            root_synced: AtomicBool::new(false),
         };
         if let Ok(scratch) = shelf.root.child(layout::TEMP) {
             // Leftovers take room and do no other harm, and a store that can only be read is still of use.
@@ -179,9 +182,11 @@ impl Shelf {
             && !synced.load(Ordering::Acquire)
         {
             let all = self.own_folder_or_new(&self.root, layout::BLOBS)?;
-            all.sync()
-                .and_then(|()| self.root.sync())
-                .map_err(self.failed("sync a folder"))?;
+            all.sync().map_err(self.failed("sync a folder"))?;
+            if !self.root_synced.load(Ordering::Acquire) {
+                self.root.sync().map_err(self.failed("sync a folder"))?;
+                self.root_synced.store(true, Ordering::Release);
+            }
             synced.store(true, Ordering::Release);
         }
         Ok(())
