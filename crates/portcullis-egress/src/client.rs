@@ -288,8 +288,7 @@ impl GuardedClientBuilder {
             // Redirects are ours to follow, hop by hop.
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
-            // Decompression is ours to count.
-            .no_gzip()
+            // Decompression is ours to count: the library is built without any.
             // A request is sent once: what to send again is decided where it is known what it does.
             .retry(reqwest::retry::never())
             .connect_timeout(limits.connect)
