@@ -9,6 +9,8 @@ use url::{Origin, Url};
 use crate::{
     EgressError, EgressRules, Limits, Resolver, SystemResolver,
     body::{Body, Reading},
+    error::chain,
+    record::{EgressCounters, EgressRecord, Observer, Records},
     redirect::{self, Hop},
     resolve::{CheckedResolver, ResolveFailure},
     rules::target,
@@ -30,6 +32,7 @@ struct Inner {
     /// INVARIANT: sent to this origin only, and only by a chain of redirects that never left it.
     credentials: Option<(Origin, HeaderMap)>,
     no_roots: Option<String>,
+    records: Records,
 }
 
 /// Sets up a [`GuardedClient`].
@@ -39,6 +42,7 @@ pub struct GuardedClientBuilder {
     resolver: Arc<dyn Resolver>,
     credentials: Option<(Origin, HeaderMap)>,
     roots: Vec<Vec<u8>>,
+    observer: Option<Observer>,
 }
 
 /// What to ask.
@@ -91,6 +95,7 @@ impl GuardedClient {
             resolver: Arc::new(SystemResolver),
             credentials: None,
             roots: Vec::new(),
+            observer: None,
         }
     }
 
@@ -98,6 +103,12 @@ impl GuardedClient {
     #[must_use]
     pub fn rules(&self) -> &EgressRules {
         &self.inner.rules
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> EgressCounters {
+        self.inner.records.counters()
     }
 
     /// Sends a request and follows its redirects, each hop under the rules, until an answer's head is there.
@@ -166,8 +177,14 @@ impl GuardedClient {
     /// One request and the head of its answer.
     async fn hop(&self, hop: &Hop, first_byte: Duration) -> Result<reqwest::Response, EgressError> {
         let inner = &self.inner;
-        inner.rules.check_url(&hop.url)?;
         let host = target(&hop.url);
+        let rule = match inner.rules.check_request(hop.method.as_str(), &hop.url) {
+            Ok(rule) => rule.to_string(),
+            Err(refusal) => {
+                inner.records.refused(host, &refusal);
+                return Err(refusal.into());
+            }
+        };
         if let (Some(why), "https") = (&inner.no_roots, hop.url.scheme()) {
             return Err(EgressError::NoRoots {
                 host,
@@ -187,13 +204,19 @@ impl GuardedClient {
         if !hop.body.is_empty() {
             *request.body_mut() = Some(hop.body.clone().into());
         }
-        match timeout(first_byte, inner.http.execute(request)).await {
+        let attempt = inner.records.begin(host.clone(), rule);
+        let answer = match timeout(first_byte, inner.http.execute(request)).await {
             Ok(answer) => answer.map_err(|error| explain(error, host, inner.limits.header_bytes)),
             Err(_) => Err(EgressError::FirstByte {
                 host,
                 after: first_byte,
             }),
+        };
+        match &answer {
+            Ok(answer) => attempt.answered(answer),
+            Err(error) => attempt.failed(error),
         }
+        answer
     }
 
     fn accept(
@@ -256,6 +279,14 @@ impl GuardedClientBuilder {
         self
     }
 
+    /// Who is told of each connection that was made, refused or failed. It is called in the middle of a request, and
+    /// must not wait.
+    #[must_use]
+    pub fn observer(mut self, observer: impl Fn(EgressRecord) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
     /// Sets the client up. The system's root certificates are read here where a rule is for https.
     ///
     /// # Errors
@@ -305,6 +336,7 @@ impl GuardedClientBuilder {
             limits,
             credentials: self.credentials,
             no_roots: tls.no_roots,
+            records: Records::new(self.observer),
         };
         Ok(GuardedClient {
             inner: Arc::new(inner),
@@ -429,15 +461,4 @@ fn explain(error: reqwest::Error, host: String, limit_bytes: usize) -> EgressErr
     } else {
         EgressError::Exchange { host, source }
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(current) = cause {
-        text = format!("{text}: {current}");
-        cause = current.source();
-    }
-    text
 }

@@ -523,9 +523,7 @@ mod tests {
             let url = Url::parse(&format!("https://a.test/{path}")).unwrap();
             let answer = rules.check_request(method, &url);
             assert_eq!(
-                answer
-                    .as_ref()
-                    .map_or_else(|refusal| refusal.code(), |_| "ok"),
+                answer.as_ref().map_or_else(|refusal| refusal.code(), |_| "ok"),
                 expected,
                 "{method} {path}"
             );
@@ -541,7 +539,12 @@ mod tests {
     #[test]
     fn what_the_hub_does_not_allow_no_server_gets() {
         let hub = ["GET *.test", "http://10.0.0.5:80"].map(|rule| rule.parse().unwrap());
-        let own = ["https://a.test", "b.example", "http://corp.test", "http://10.0.0.5:80"];
+        let own = [
+            "https://a.test",
+            "b.example",
+            "http://corp.test",
+            "http://10.0.0.5:80",
+        ];
         let rules = EgressRules::new(own.iter().map(|rule| rule.parse().unwrap()).collect())
             .within(EgressRules::new(hub.to_vec()));
         for (method, url, expected) in [

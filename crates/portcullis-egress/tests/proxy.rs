@@ -65,6 +65,8 @@ async fn a_proxy_of_the_environment_is_not_used() {
 /// What the child prints once it has its answer: a child that asked nobody proves nothing.
 const ASKED: &str = "answered: direct";
 
+// Marked as a test, so that it may unwrap as tests may.
+#[cfg(test)]
 async fn ask_directly() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = server.local_addr().unwrap();
