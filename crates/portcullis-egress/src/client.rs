@@ -10,7 +10,7 @@ use crate::{
     EgressError, EgressRules, Limits, Resolver, SystemResolver,
     body::{Body, Reading},
     error::chain,
-    record::{EgressCounters, EgressRecord, Observer, Records},
+    record::EgressLog,
     redirect::{self, Hop},
     resolve::{CheckedResolver, ResolveFailure},
     rules::target,
@@ -32,7 +32,7 @@ struct Inner {
     /// INVARIANT: sent to this origin only, and only by a chain of redirects that never left it.
     credentials: Option<(Origin, HeaderMap)>,
     no_roots: Option<String>,
-    records: Records,
+    log: EgressLog,
 }
 
 /// Sets up a [`GuardedClient`].
@@ -42,7 +42,7 @@ pub struct GuardedClientBuilder {
     resolver: Arc<dyn Resolver>,
     credentials: Option<(Origin, HeaderMap)>,
     roots: Vec<Vec<u8>>,
-    observer: Option<Observer>,
+    log: EgressLog,
 }
 
 /// What to ask.
@@ -95,7 +95,7 @@ impl GuardedClient {
             resolver: Arc::new(SystemResolver),
             credentials: None,
             roots: Vec::new(),
-            observer: None,
+            log: EgressLog::default(),
         }
     }
 
@@ -105,10 +105,10 @@ impl GuardedClient {
         &self.inner.rules
     }
 
-    /// What it has done so far.
+    /// What it counts in.
     #[must_use]
-    pub fn counters(&self) -> EgressCounters {
-        self.inner.records.counters()
+    pub fn log(&self) -> &EgressLog {
+        &self.inner.log
     }
 
     /// Sends a request and follows its redirects, each hop under the rules, until an answer's head is there.
@@ -181,7 +181,7 @@ impl GuardedClient {
         let rule = match inner.rules.check_request(hop.method.as_str(), &hop.url) {
             Ok(rule) => rule.to_string(),
             Err(refusal) => {
-                inner.records.refused(host, &refusal);
+                inner.log.refused(host, &refusal);
                 return Err(refusal.into());
             }
         };
@@ -204,7 +204,7 @@ impl GuardedClient {
         if !hop.body.is_empty() {
             *request.body_mut() = Some(hop.body.clone().into());
         }
-        let attempt = inner.records.begin(host.clone(), rule);
+        let attempt = inner.log.begin(host.clone(), rule);
         let answer = match timeout(first_byte, inner.http.execute(request)).await {
             Ok(answer) => answer.map_err(|error| explain(error, host, inner.limits.header_bytes)),
             Err(_) => Err(EgressError::FirstByte {
@@ -279,11 +279,10 @@ impl GuardedClientBuilder {
         self
     }
 
-    /// Who is told of each connection that was made, refused or failed. It is called in the middle of a request, and
-    /// must not wait.
+    /// Where each connection is counted and told: made, refused or failed.
     #[must_use]
-    pub fn observer(mut self, observer: impl Fn(EgressRecord) + Send + Sync + 'static) -> Self {
-        self.observer = Some(Arc::new(observer));
+    pub fn log(mut self, log: EgressLog) -> Self {
+        self.log = log;
         self
     }
 
@@ -336,7 +335,7 @@ impl GuardedClientBuilder {
             limits,
             credentials: self.credentials,
             no_roots: tls.no_roots,
-            records: Records::new(self.observer),
+            log: self.log,
         };
         Ok(GuardedClient {
             inner: Arc::new(inner),

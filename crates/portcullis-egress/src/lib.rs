@@ -39,7 +39,7 @@ pub use address::{AddressKind, check_address};
 pub use client::{GuardedClient, GuardedClientBuilder, GuardedRequest, GuardedResponse};
 pub use error::EgressError;
 pub use limits::Limits;
-pub use record::{EgressCounters, EgressOutcome, EgressRecord};
+pub use record::{EgressCounters, EgressLog, EgressOutcome, EgressRecord};
 pub use refusal::Refusal;
 pub use resolve::{Resolver, SystemResolver};
 pub use rules::EgressRules;

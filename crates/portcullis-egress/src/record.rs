@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -55,13 +56,24 @@ pub struct EgressCounters {
     pub failed: u64,
 }
 
-/// Takes records; called in the middle of a request, so it must not wait.
-pub(crate) type Observer = Arc<dyn Fn(EgressRecord) + Send + Sync>;
+/// Counts what clients do, and tells somebody of each record. Cheap to clone; clients that come one after the other
+/// for one server share it.
+///
+/// ```
+/// use portcullis_egress::{EgressLog, EgressRules, GuardedClient};
+///
+/// let log = EgressLog::new(|record| println!("{}: {:?}", record.target, record.outcome));
+/// let client = GuardedClient::builder(EgressRules::default()).log(log.clone()).build()?;
+/// assert_eq!(log.counters().connections, 0);
+/// # drop(client);
+/// # Ok::<(), portcullis_egress::EgressError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct EgressLog(Arc<Records>);
 
-/// Counts, and tells.
 #[derive(Default)]
-pub(crate) struct Records {
-    observer: Option<Observer>,
+struct Records {
+    observer: Option<Box<dyn Fn(EgressRecord) + Send + Sync>>,
     requests: AtomicU64,
     connections: AtomicU64,
     refused: AtomicU64,
@@ -70,26 +82,30 @@ pub(crate) struct Records {
     known: Mutex<VecDeque<(SocketAddr, SocketAddr)>>,
 }
 
-impl Records {
-    pub(crate) fn new(observer: Option<Observer>) -> Self {
-        Self {
-            observer,
-            ..Self::default()
-        }
+impl EgressLog {
+    /// Tells `observer`. It is called in the middle of a request, and must not wait.
+    #[must_use]
+    pub fn new(observer: impl Fn(EgressRecord) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Records {
+            observer: Some(Box::new(observer)),
+            ..Records::default()
+        }))
     }
 
-    pub(crate) fn counters(&self) -> EgressCounters {
+    /// What has been done so far.
+    #[must_use]
+    pub fn counters(&self) -> EgressCounters {
         EgressCounters {
-            requests: self.requests.load(Ordering::Relaxed),
-            connections: self.connections.load(Ordering::Relaxed),
-            refused: self.refused.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
+            requests: self.0.requests.load(Ordering::Relaxed),
+            connections: self.0.connections.load(Ordering::Relaxed),
+            refused: self.0.refused.load(Ordering::Relaxed),
+            failed: self.0.failed.load(Ordering::Relaxed),
         }
     }
 
     /// The rules did not allow `target`.
     pub(crate) fn refused(&self, target: String, refusal: &Refusal) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.0.refused.fetch_add(1, Ordering::Relaxed);
         self.tell(|| EgressRecord {
             target,
             rule: None,
@@ -100,15 +116,15 @@ impl Records {
 
     /// The rules allowed `target`: what becomes of it is told by what comes back.
     pub(crate) fn begin(&self, target: String, rule: String) -> Attempt<'_> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
         Attempt {
-            records: self,
+            log: self,
             named: Some((target, rule)),
         }
     }
 
     fn tell(&self, record: impl FnOnce() -> EgressRecord) {
-        if let Some(observer) = &self.observer {
+        if let Some(observer) = &self.0.observer {
             observer(record());
         }
     }
@@ -117,7 +133,7 @@ impl Records {
     fn is_new(&self, info: &HttpInfo) -> bool {
         let ends = (info.local_addr(), info.remote_addr());
         // No code panics while it holds the lock, and the queue is valid at every step.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.iter().rev().any(|other| *other == ends) {
             return false;
         }
@@ -129,10 +145,16 @@ impl Records {
     }
 }
 
+impl fmt::Debug for EgressLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EgressLog").field(&self.counters()).finish()
+    }
+}
+
 /// One request that the rules allowed. Dropped before its end is known, as when its caller gives up, it counts as a
 /// connection: something may have been sent.
 pub(crate) struct Attempt<'a> {
-    records: &'a Records,
+    log: &'a EgressLog,
     named: Option<(String, String)>,
 }
 
@@ -140,7 +162,7 @@ impl Attempt<'_> {
     /// The head of an answer came.
     pub(crate) fn answered(mut self, answer: &reqwest::Response) {
         let info = answer.extensions().get::<HttpInfo>();
-        if info.is_some_and(|info| !self.records.is_new(info)) {
+        if info.is_some_and(|info| !self.log.is_new(info)) {
             self.named = None;
             return;
         }
@@ -152,11 +174,11 @@ impl Attempt<'_> {
             return;
         };
         if let Some(refusal) = error.refusal() {
-            self.records.refused(target, refusal);
+            self.log.refused(target, refusal);
             return;
         }
-        self.records.failed.fetch_add(1, Ordering::Relaxed);
-        self.records.tell(|| EgressRecord {
+        self.log.0.failed.fetch_add(1, Ordering::Relaxed);
+        self.log.tell(|| EgressRecord {
             target,
             rule: Some(rule),
             address: None,
@@ -168,8 +190,8 @@ impl Attempt<'_> {
         let Some((target, rule)) = self.named.take() else {
             return;
         };
-        self.records.connections.fetch_add(1, Ordering::Relaxed);
-        self.records.tell(|| EgressRecord {
+        self.log.0.connections.fetch_add(1, Ordering::Relaxed);
+        self.log.tell(|| EgressRecord {
             target,
             rule: Some(rule),
             address: remote.map(|remote| remote.ip()),

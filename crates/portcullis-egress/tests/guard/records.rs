@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use portcullis_egress::{EgressCounters, EgressOutcome, EgressRecord, GuardedClient};
+use portcullis_egress::{EgressCounters, EgressLog, EgressOutcome, EgressRecord, GuardedClient};
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 use url::Url;
 
@@ -14,7 +14,7 @@ fn client(lines: &[String], answers: &[&str]) -> (GuardedClient, Told) {
     let client = builder(lines)
         .limits(short())
         .resolver(Answers::new(answers))
-        .observer(move |record| all.lock().unwrap().push(record))
+        .log(EgressLog::new(move |record| all.lock().unwrap().push(record)))
         .build()
         .unwrap();
     (client, told)
@@ -81,7 +81,7 @@ async fn each_connection_is_told_once_and_each_refusal() {
         refused: 2,
         failed: 0,
     };
-    assert_eq!(client.counters(), counters);
+    assert_eq!(client.log().counters(), counters);
 }
 
 #[tokio::test]
@@ -120,5 +120,5 @@ async fn what_may_have_been_sent_is_told_and_what_was_not_as_failed() {
     drop(listener);
     assert!(client.send(get(url)).await.is_err());
     assert_eq!(lines(&told), [format!("{here} {here}/ - failed")]);
-    assert_eq!(client.counters().failed, 1);
+    assert_eq!(client.log().counters().failed, 1);
 }
