@@ -3,6 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use portcullis_types::EgressRule;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::{Origin, Url};
 
@@ -111,6 +112,14 @@ impl GuardedClient {
         &self.inner.log
     }
 
+    /// Whether the rules allow a request, before there is one to send. A refusal is counted and told as any other.
+    ///
+    /// # Errors
+    /// [`EgressError::Refused`].
+    pub fn check(&self, method: &Method, url: &Url) -> Result<(), EgressError> {
+        self.rule(method, url).map(|_| ())
+    }
+
     /// Sends a request and follows its redirects, each hop under the rules, until an answer's head is there.
     ///
     /// A 301 or 302 answer to anything but GET and HEAD is an error, since it could lose the body.
@@ -174,17 +183,23 @@ impl GuardedClient {
         })
     }
 
+    /// The rule that allows a request.
+    fn rule(&self, method: &Method, url: &Url) -> Result<&EgressRule, EgressError> {
+        let inner = &self.inner;
+        inner
+            .rules
+            .check_request(method.as_str(), url)
+            .map_err(|refusal| {
+                inner.log.refused(target(url), &refusal);
+                refusal.into()
+            })
+    }
+
     /// One request and the head of its answer.
     async fn hop(&self, hop: &Hop, first_byte: Duration) -> Result<reqwest::Response, EgressError> {
         let inner = &self.inner;
         let host = target(&hop.url);
-        let rule = match inner.rules.check_request(hop.method.as_str(), &hop.url) {
-            Ok(rule) => rule.to_string(),
-            Err(refusal) => {
-                inner.log.refused(host, &refusal);
-                return Err(refusal.into());
-            }
-        };
+        let rule = self.rule(&hop.method, &hop.url)?.to_string();
         if let (Some(why), "https") = (&inner.no_roots, hop.url.scheme()) {
             return Err(EgressError::NoRoots {
                 host,
