@@ -101,10 +101,7 @@ fn help() -> String {
             "fuzz [TARGET [SECONDS]]",
             "each fuzz target for a minute, or one (not part of `ci`)",
         ),
-        (
-            "bench NAME",
-            "figures beside a baseline of the same run: `blobs` (not part of `ci`)",
-        ),
+        ("bench NAME", "the figures of one part (not part of `ci`)"),
     ];
     for (name, about) in ci.into_iter().chain(stages).chain(others) {
         text.push_str(&format!("  {name:<24}{about}\n"));

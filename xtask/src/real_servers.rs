@@ -1,5 +1,5 @@
 //! `cargo xtask real-servers`: installs the MCP servers that the end-to-end tests talk to, at the versions of
-//! `tests/real-servers/package-lock.json`, into `target/real-servers`.
+//! `tests/real-servers/package-lock.json` and `tests/real-servers/requirements.txt`, into `target/real-servers`.
 //!
 //! The lock file holds versions and hashes and no addresses, so any registry serves; npm checks each hash. The
 //! install goes to a folder of its own and is moved into place when it is whole, so one that was cut short never
@@ -9,6 +9,8 @@
     clippy::disallowed_methods,
     reason = "this chore installs files; the shipped crates write through their stores"
 )]
+
+mod python;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -24,7 +26,12 @@ const FROM: &str = "tests/real-servers";
 const INTO: &str = "target/real-servers";
 
 /// What decides whether an install is still the right one; a copy of each stays beside it.
-const INPUTS: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
+const INPUTS: [&str; 4] = [
+    "package.json",
+    "package-lock.json",
+    ".npmrc",
+    python::REQUIREMENTS,
+];
 
 /// The programs that the tests start.
 const PROGRAMS: [&str; 4] = [
@@ -46,7 +53,7 @@ pub(crate) fn run(root: &Root) -> Result<()> {
     check_node(&node)?;
     let installed = root.join(INTO);
     if is_current(root, &installed)? {
-        say(&format!("real-servers: already in {INTO}/node_modules/.bin"));
+        say(&format!("real-servers: already in {INTO}"));
         return Ok(());
     }
     Run::new(root, "npm", &["--version"])
@@ -63,7 +70,7 @@ pub(crate) fn run(root: &Root) -> Result<()> {
     }
     outcome?;
     say(&format!(
-        "real-servers: {} servers in {INTO}/node_modules/.bin",
+        "real-servers: {} servers in {INTO}/node_modules/.bin, and a Python for the others in {INTO}/venv",
         PROGRAMS.len()
     ));
     Ok(())
@@ -91,7 +98,7 @@ fn install(root: &Root, folder: &Path) -> Result<()> {
             missing.join(", ")
         );
     }
-    Ok(())
+    python::install(root, folder)
 }
 
 /// Whether all programs are there and were installed from the inputs as they are now.
@@ -103,9 +110,10 @@ fn is_current(root: &Root, folder: &Path) -> Result<bool> {
             return Ok(false);
         }
     }
-    Ok(PROGRAMS
-        .iter()
-        .all(|program| program_in(folder, program).exists()))
+    Ok(python::python_in(folder).exists()
+        && PROGRAMS
+            .iter()
+            .all(|program| program_in(folder, program).exists()))
 }
 
 fn program_in(folder: &Path, program: &str) -> PathBuf {
@@ -153,6 +161,7 @@ mod tests {
     fn an_install_is_current_only_if_whole_and_of_the_same_lock_file() {
         let programs = PROGRAMS.map(|program| format!("{INTO}/node_modules/.bin/{program}"));
         let mut files: Vec<(String, &str)> = programs.iter().map(|program| (program.clone(), "")).collect();
+        files.push((format!("{INTO}/venv/bin/python"), ""));
         for input in INPUTS {
             files.push((format!("{FROM}/{input}"), "as committed"));
             files.push((format!("{INTO}/{input}"), "as committed"));

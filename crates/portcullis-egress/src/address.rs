@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeSet,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
@@ -115,6 +116,7 @@ pub(crate) fn literal_line(scheme: &str, address: IpAddr, port: u16) -> String {
         host,
         port,
         path_prefix: "/".to_owned(),
+        methods: BTreeSet::new(),
     }
     .to_string()
 }

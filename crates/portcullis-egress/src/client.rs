@@ -3,12 +3,15 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use portcullis_types::EgressRule;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::{Origin, Url};
 
 use crate::{
     EgressError, EgressRules, Limits, Resolver, SystemResolver,
     body::{Body, Reading},
+    error::chain,
+    record::EgressLog,
     redirect::{self, Hop},
     resolve::{CheckedResolver, ResolveFailure},
     rules::target,
@@ -30,6 +33,7 @@ struct Inner {
     /// INVARIANT: sent to this origin only, and only by a chain of redirects that never left it.
     credentials: Option<(Origin, HeaderMap)>,
     no_roots: Option<String>,
+    log: EgressLog,
 }
 
 /// Sets up a [`GuardedClient`].
@@ -39,6 +43,7 @@ pub struct GuardedClientBuilder {
     resolver: Arc<dyn Resolver>,
     credentials: Option<(Origin, HeaderMap)>,
     roots: Vec<Vec<u8>>,
+    log: EgressLog,
 }
 
 /// What to ask.
@@ -91,6 +96,7 @@ impl GuardedClient {
             resolver: Arc::new(SystemResolver),
             credentials: None,
             roots: Vec::new(),
+            log: EgressLog::default(),
         }
     }
 
@@ -98,6 +104,20 @@ impl GuardedClient {
     #[must_use]
     pub fn rules(&self) -> &EgressRules {
         &self.inner.rules
+    }
+
+    /// What it counts in.
+    #[must_use]
+    pub fn log(&self) -> &EgressLog {
+        &self.inner.log
+    }
+
+    /// Whether the rules allow a request, before there is one to send. A refusal is counted and told as any other.
+    ///
+    /// # Errors
+    /// [`EgressError::Refused`].
+    pub fn check(&self, method: &Method, url: &Url) -> Result<(), EgressError> {
+        self.rule(method, url).map(|_| ())
     }
 
     /// Sends a request and follows its redirects, each hop under the rules, until an answer's head is there.
@@ -163,11 +183,23 @@ impl GuardedClient {
         })
     }
 
+    /// The rule that allows a request.
+    fn rule(&self, method: &Method, url: &Url) -> Result<&EgressRule, EgressError> {
+        let inner = &self.inner;
+        inner
+            .rules
+            .check_request(method.as_str(), url)
+            .map_err(|refusal| {
+                inner.log.refused(target(url), &refusal);
+                refusal.into()
+            })
+    }
+
     /// One request and the head of its answer.
     async fn hop(&self, hop: &Hop, first_byte: Duration) -> Result<reqwest::Response, EgressError> {
         let inner = &self.inner;
-        inner.rules.check_url(&hop.url)?;
         let host = target(&hop.url);
+        let rule = self.rule(&hop.method, &hop.url)?.to_string();
         if let (Some(why), "https") = (&inner.no_roots, hop.url.scheme()) {
             return Err(EgressError::NoRoots {
                 host,
@@ -187,13 +219,19 @@ impl GuardedClient {
         if !hop.body.is_empty() {
             *request.body_mut() = Some(hop.body.clone().into());
         }
-        match timeout(first_byte, inner.http.execute(request)).await {
+        let attempt = inner.log.begin(host.clone(), rule);
+        let answer = match timeout(first_byte, inner.http.execute(request)).await {
             Ok(answer) => answer.map_err(|error| explain(error, host, inner.limits.header_bytes)),
             Err(_) => Err(EgressError::FirstByte {
                 host,
                 after: first_byte,
             }),
+        };
+        match &answer {
+            Ok(answer) => attempt.answered(answer),
+            Err(error) => attempt.failed(error),
         }
+        answer
     }
 
     fn accept(
@@ -256,6 +294,13 @@ impl GuardedClientBuilder {
         self
     }
 
+    /// Where each connection is counted and told: made, refused or failed.
+    #[must_use]
+    pub fn log(mut self, log: EgressLog) -> Self {
+        self.log = log;
+        self
+    }
+
     /// Sets the client up. The system's root certificates are read here where a rule is for https.
     ///
     /// # Errors
@@ -288,8 +333,7 @@ impl GuardedClientBuilder {
             // Redirects are ours to follow, hop by hop.
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
-            // Decompression is ours to count.
-            .no_gzip()
+            // Decompression is ours to count: the library is built without any.
             // A request is sent once: what to send again is decided where it is known what it does.
             .retry(reqwest::retry::never())
             .connect_timeout(limits.connect)
@@ -306,6 +350,7 @@ impl GuardedClientBuilder {
             limits,
             credentials: self.credentials,
             no_roots: tls.no_roots,
+            log: self.log,
         };
         Ok(GuardedClient {
             inner: Arc::new(inner),
@@ -430,15 +475,4 @@ fn explain(error: reqwest::Error, host: String, limit_bytes: usize) -> EgressErr
     } else {
         EgressError::Exchange { host, source }
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(current) = cause {
-        text = format!("{text}: {current}");
-        cause = current.source();
-    }
-    text
 }

@@ -171,6 +171,12 @@ impl EgressError {
         }
     }
 
+    /// The error with its causes, in one line.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        chain(self)
+    }
+
     /// The refusal behind this error, on whichever hop it was.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
@@ -180,4 +186,15 @@ impl EgressError {
             _ => None,
         }
     }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(current) = cause {
+        text = format!("{text}: {current}");
+        cause = current.source();
+    }
+    text
 }

@@ -75,6 +75,21 @@ pub enum Refusal {
         /// What was asked for, with its path.
         target: String,
     },
+    /// A rule names scheme, host, port and path, for other methods.
+    #[error(
+        "{method} to `{target}` is not allowed: the egress rules name it for other methods; to allow it, add `{add}`"
+    )]
+    Method {
+        /// What was asked for, with its path.
+        target: String,
+        /// The method.
+        method: String,
+        /// The line to add.
+        add: String,
+    },
+    /// The server's own rules allow it, and the rules that hold for every server of the hub do not.
+    #[error("the rules of the whole hub do not allow what the server's do: {0}")]
+    Hub(Box<Refusal>),
     /// The address is not one of the public internet, and no rule names it.
     #[error(
         "`{host}` is not allowed at `{address}`: {kind}; only a rule that names this very address and port allows it: `{add}`"
@@ -96,6 +111,8 @@ impl Refusal {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
+            Self::Hub(refusal) => refusal.code(),
+            Self::Method { .. } => "method_not_allowed",
             Self::SchemeUnsupported { .. } => "scheme_unsupported",
             Self::NoHost { .. } => "no_host",
             Self::Credentials { .. } => "credentials_in_url",
@@ -105,6 +122,16 @@ impl Refusal {
             Self::Path { .. } => "path_not_allowed",
             Self::PathTricks { .. } => "path_ambiguous",
             Self::Address { .. } => "address_not_allowed",
+        }
+    }
+
+    /// The address that was refused, where the name led to one.
+    #[must_use]
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Address { address, .. } => Some(*address),
+            Self::Hub(refusal) => refusal.address(),
+            _ => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use portcullis_types::{EgressRule, HostPattern};
 use url::{Host, Url};
@@ -26,6 +26,8 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct EgressRules {
     rules: Vec<Compiled>,
+    /// What holds for every server of the hub.
+    hub: Option<Arc<EgressRules>>,
 }
 
 #[derive(Debug, Clone)]
@@ -51,7 +53,27 @@ impl EgressRules {
     pub fn new(rules: Vec<EgressRule>) -> Self {
         Self {
             rules: rules.into_iter().map(Compiled::new).collect(),
+            hub: None,
         }
+    }
+
+    /// The same rules under those of the whole hub: what is allowed needs a rule in both, and so does an address.
+    ///
+    /// ```
+    /// use portcullis_egress::EgressRules;
+    /// use url::Url;
+    ///
+    /// let hub = EgressRules::new(vec!["*.example.com".parse()?]);
+    /// let server = EgressRules::new(vec!["a.example.com".parse()?, "b.example.org".parse()?]).within(hub);
+    /// assert!(server.check_url(&Url::parse("https://a.example.com/")?).is_ok());
+    /// assert!(server.check_url(&Url::parse("https://b.example.org/")?).is_err());
+    /// assert!(server.check_url(&Url::parse("https://c.example.com/")?).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn within(mut self, hub: EgressRules) -> Self {
+        self.hub = Some(Arc::new(hub));
+        self
     }
 
     /// The rules that match nothing, because their host or path cannot be read.
@@ -67,12 +89,35 @@ impl EgressRules {
         self.rules.iter().any(|rule| rule.rule.scheme == "https")
     }
 
-    /// The rule that allows a URL: its scheme, host, port and path. A literal address in it is checked as well; a
-    /// name must still be resolved, and its addresses pass [`EgressRules::check_resolved`].
+    /// The rule that allows a URL, for one method or another: its scheme, host, port and path. A literal address in
+    /// it is checked as well; a name must still be resolved, and its addresses pass
+    /// [`EgressRules::check_resolved`].
     ///
     /// # Errors
     /// [`Refusal`]: which rule was missing, and the line to add.
     pub fn check_url(&self, url: &Url) -> Result<&EgressRule, Refusal> {
+        self.check(None, url)
+    }
+
+    /// The rule that allows a request of this method (in upper case) to this URL, as
+    /// [`check_url`](Self::check_url) does.
+    ///
+    /// # Errors
+    /// [`Refusal`]: which rule was missing, and the line to add.
+    pub fn check_request(&self, method: &str, url: &Url) -> Result<&EgressRule, Refusal> {
+        self.check(Some(method), url)
+    }
+
+    fn check(&self, method: Option<&str>, url: &Url) -> Result<&EgressRule, Refusal> {
+        let rule = self.check_own(method, url)?;
+        if let Some(hub) = &self.hub {
+            hub.check(method, url)
+                .map_err(|refusal| Refusal::Hub(Box::new(refusal)))?;
+        }
+        Ok(rule)
+    }
+
+    fn check_own(&self, method: Option<&str>, url: &Url) -> Result<&EgressRule, Refusal> {
         let target = target(url);
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Refusal::SchemeUnsupported {
@@ -93,6 +138,7 @@ impl EgressRules {
                 Nearest::Port
             } else {
                 match rule.check_path(url.path()) {
+                    PathAnswer::Inside if !rule.allows_method(method) => Nearest::Method,
                     PathAnswer::Inside => return check_literal(&host, port, &rule.rule).map(|()| &rule.rule),
                     PathAnswer::Outside => Nearest::Path,
                     PathAnswer::Ambiguous => Nearest::PathTricks,
@@ -100,7 +146,7 @@ impl EgressRules {
             };
             nearest = nearest.max(step);
         }
-        Err(nearest.refusal(url, target, host.text(), port))
+        Err(nearest.refusal(method, url, target, host.text(), port))
     }
 
     /// Whether a host may be connected to at an address that its name resolved to.
@@ -112,6 +158,16 @@ impl EgressRules {
     /// # Errors
     /// [`Refusal`] where no rule names the host, or the address is not one it may have.
     pub fn check_resolved(&self, host: &str, address: IpAddr) -> Result<(), Refusal> {
+        self.check_own_resolved(host, address)?;
+        match &self.hub {
+            Some(hub) => hub
+                .check_resolved(host, address)
+                .map_err(|refusal| Refusal::Hub(Box::new(refusal))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_own_resolved(&self, host: &str, address: IpAddr) -> Result<(), Refusal> {
         let host = HostText::Name(host.trim_end_matches('.').to_ascii_lowercase());
         let mut named = self.rules.iter().filter(|rule| rule.matches(&host)).peekable();
         if named.peek().is_none() {
@@ -185,6 +241,11 @@ impl Compiled {
         }
     }
 
+    fn allows_method(&self, method: Option<&str>) -> bool {
+        let methods = &self.rule.methods;
+        methods.is_empty() || method.is_none_or(|method| methods.contains(method))
+    }
+
     fn check_path(&self, path: &str) -> PathAnswer {
         if self.path_prefix == "/" {
             return PathAnswer::Inside;
@@ -215,20 +276,19 @@ enum Nearest {
     Port,
     Path,
     PathTricks,
+    Method,
 }
 
 impl Nearest {
-    fn refusal(self, url: &Url, target: String, host: String, port: u16) -> Refusal {
-        let line = |path: &str| {
-            let host = HostPattern::Exact(host.clone());
-            EgressRule {
-                scheme: url.scheme().to_owned(),
-                host,
-                port,
-                path_prefix: path.to_owned(),
-            }
-            .to_string()
+    fn refusal(self, method: Option<&str>, url: &Url, target: String, host: String, port: u16) -> Refusal {
+        let rule = |path: &str| EgressRule {
+            scheme: url.scheme().to_owned(),
+            host: HostPattern::Exact(host.clone()),
+            port,
+            path_prefix: path.to_owned(),
+            methods: BTreeSet::new(),
         };
+        let line = |path: &str| rule(path).to_string();
         match self {
             Self::Host => Refusal::Host {
                 add: line("/"),
@@ -249,6 +309,16 @@ impl Nearest {
             Self::PathTricks => Refusal::PathTricks {
                 target: format!("{target}{}", url.path()),
             },
+            Self::Method => {
+                let method = method.unwrap_or_default().to_owned();
+                let mut add = rule(url.path());
+                add.methods.insert(method.clone());
+                Refusal::Method {
+                    target: format!("{target}{}", url.path()),
+                    method,
+                    add: add.to_string(),
+                }
+            }
         }
     }
 }
@@ -436,6 +506,65 @@ mod tests {
                 ("https://b.test/x", "path_not_allowed"),
             ],
         );
+    }
+
+    #[test]
+    fn a_method_needs_a_rule_that_names_it_or_names_none() {
+        let lines = ["post,GET https://a.test/mcp", "https://a.test/any"];
+        let rules = EgressRules::new(lines.iter().map(|rule| rule.parse().unwrap()).collect());
+        for (method, path, expected) in [
+            ("POST", "mcp/x", "ok"),
+            ("GET", "mcp", "ok"),
+            ("DELETE", "mcp", "method_not_allowed"),
+            ("post", "mcp", "method_not_allowed"),
+            ("DELETE", "any", "ok"),
+            ("POST", "other", "path_not_allowed"),
+        ] {
+            let url = Url::parse(&format!("https://a.test/{path}")).unwrap();
+            let answer = rules.check_request(method, &url);
+            assert_eq!(
+                answer.as_ref().map_or_else(|refusal| refusal.code(), |_| "ok"),
+                expected,
+                "{method} {path}"
+            );
+            // The line to add does allow it.
+            if let Err(Refusal::Method { add, .. }) = &answer {
+                let rules = EgressRules::new(vec![add.parse().unwrap()]);
+                assert!(rules.check_request(&method.to_uppercase(), &url).is_ok(), "{add}");
+            }
+            assert!(rules.check_url(&url).is_ok() || expected == "path_not_allowed");
+        }
+    }
+
+    #[test]
+    fn what_the_hub_does_not_allow_no_server_gets() {
+        let hub = ["GET *.test", "http://10.0.0.5:80"].map(|rule| rule.parse().unwrap());
+        let own = [
+            "https://a.test",
+            "b.example",
+            "http://corp.test",
+            "http://10.0.0.5:80",
+        ];
+        let rules = EgressRules::new(own.iter().map(|rule| rule.parse().unwrap()).collect())
+            .within(EgressRules::new(hub.to_vec()));
+        for (method, url, expected) in [
+            ("GET", "https://a.test/", "ok"),
+            ("POST", "https://a.test/", "hub method_not_allowed"),
+            ("GET", "https://c.test/", "host_not_allowed"),
+            ("GET", "https://b.example/", "hub host_not_allowed"),
+            ("GET", "http://corp.test/", "hub scheme_not_allowed"),
+            ("GET", "http://10.0.0.5/", "ok"),
+        ] {
+            let answer = match rules.check_request(method, &Url::parse(url).unwrap()) {
+                Ok(_) => "ok".to_owned(),
+                Err(refusal @ Refusal::Hub(_)) => format!("hub {}", refusal.code()),
+                Err(refusal) => refusal.code().to_owned(),
+            };
+            assert_eq!(answer, expected, "{method} {url}");
+        }
+        assert!(rules.check_resolved("a.test", "8.8.8.8".parse().unwrap()).is_ok());
+        let refusal = rules.check_resolved("corp.test", "10.0.0.5".parse().unwrap());
+        assert!(matches!(refusal, Err(Refusal::Hub(_))), "{refusal:?}");
     }
 
     #[test]

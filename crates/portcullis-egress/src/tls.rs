@@ -22,6 +22,14 @@ impl Tls {
             .map_err(setup)?;
         let mut no_roots = None;
         let extra: Vec<_> = extra.into_iter().map(CertificateDer::from).collect();
+        // Tried alone first, so that a bad one is not mistaken for a system without roots.
+        for root in &extra {
+            RootCertStore::empty()
+                .add(root.clone())
+                .map_err(|error| EgressError::Setup {
+                    why: format!("a configured root certificate cannot be read: {error}"),
+                })?;
+        }
         let verifier = if wanted {
             Some(Verifier::new_with_extra_roots(extra, provider))
         } else {

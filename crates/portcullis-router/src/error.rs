@@ -115,6 +115,8 @@ impl CallError {
                 CallFault::TimedOut { .. } => "timed-out",
                 CallFault::Rpc { .. } => "upstream-error",
                 CallFault::BadReply { .. } => "bad-reply",
+                CallFault::LoginNeeded { .. } => "login-needed",
+                CallFault::Overloaded { .. } => "overloaded",
                 CallFault::Unavailable { .. } => "unavailable",
             },
             Self::Result { .. } => "result",

@@ -1,5 +1,9 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
+use portcullis_egress::{EgressOutcome, EgressRecord};
 use portcullis_types::{AgentId, CapabilityId, Decision, Hash, ServerId, Tier};
 use serde::Serialize;
 use tokio::sync::broadcast;
@@ -117,6 +121,28 @@ pub enum Event {
         #[serde(skip_serializing_if = "ShapeFlags::is_clear")]
         flags: ShapeFlags,
     },
+    /// A connection to a server over HTTP was allowed, refused, or did not come to be.
+    #[serde(rename = "egress")]
+    Egress {
+        /// Which server's.
+        server: ServerId,
+        /// `scheme://host:port`.
+        target: String,
+        /// `allowed`, `refused`, or `failed` where it was allowed and not made.
+        outcome: &'static str,
+        /// The rule that allowed it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// The address of the connection, or the one that was refused.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        address: Option<IpAddr>,
+        /// The code of the refusal.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<&'static str>,
+        /// Why it was refused or failed, for people.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// A server asked the user something.
     #[serde(rename = "elicitation")]
     Elicitation {
@@ -127,6 +153,26 @@ pub enum Event {
         /// `accepted`, `declined`, `cancelled`, or `forbidden` where the policies say no.
         answer: &'static str,
     },
+}
+
+impl Event {
+    /// What a server's HTTP client tells.
+    pub(crate) fn egress(server: ServerId, record: EgressRecord) -> Self {
+        let (outcome, code, reason) = match record.outcome {
+            EgressOutcome::Allowed => ("allowed", None, None),
+            EgressOutcome::Refused(refusal) => ("refused", Some(refusal.code()), Some(refusal.to_string())),
+            EgressOutcome::Failed(why) => ("failed", None, Some(why)),
+        };
+        Self::Egress {
+            server,
+            target: record.target,
+            outcome,
+            rule: record.rule,
+            address: record.address,
+            code,
+            reason,
+        }
+    }
 }
 
 /// Where events go. Cheap to clone; telling never waits.
@@ -199,7 +245,32 @@ impl EventStream {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_egress::EgressRules;
+
     use super::*;
+
+    #[test]
+    fn a_refused_connection_is_one_line_that_says_why() {
+        let refusal = EgressRules::default()
+            .check_resolved("a.test", "10.0.0.1".parse().unwrap())
+            .unwrap_err();
+        let record = EgressRecord {
+            target: "https://a.test:443".to_owned(),
+            rule: None,
+            address: None,
+            outcome: EgressOutcome::Refused(refusal.clone()),
+        };
+        let json = serde_json::to_value(Event::egress("s".parse().unwrap(), record)).unwrap();
+        let expected = serde_json::json!({
+            "event": "egress",
+            "server": "s",
+            "target": "https://a.test:443",
+            "outcome": "refused",
+            "code": "host_not_allowed",
+            "reason": refusal.to_string(),
+        });
+        assert_eq!(json, expected);
+    }
 
     #[test]
     fn every_listener_hears_all_events_in_the_order_of_their_numbers() {

@@ -4,7 +4,8 @@ use std::{fmt, future::ready, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 
-use portcullis_config::{Protocol, ServerSpec, Sources, StdioSpec, TransportSpec};
+use portcullis_config::{Protocol, Sources, StdioSpec, TransportSpec};
+use portcullis_egress::EgressRules;
 use rmcp::{
     RoleClient,
     model::{ClientJsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage},
@@ -24,12 +25,14 @@ use crate::{
     elicitation::ElicitationResponder,
     environment::{SpawnPlan, UnresolvedField},
     gate::Gate,
-    http::{HttpError, connect_http},
+    http::{Complaint, HttpError, HttpTerms, connect_http},
+    listen::watch_tools,
     service::ClientService,
     spawn::{ProcessHandle, SpawnedProcess, Spawner, StopSequence},
     stderr::StderrRing,
     tools::{ListError, ToolList, list_tools},
     transport::{OUTPUT_CLOSED, StdioTransport, WireCounters},
+    upstream::Upstream,
 };
 
 /// How long the newer era's `server/discover` may take before the older handshake is tried. The SDK's own probe
@@ -46,6 +49,8 @@ pub(crate) struct Surroundings {
     pub(crate) sources: Arc<dyn Sources + Send + Sync>,
     pub(crate) elicitation: Option<Arc<dyn ElicitationResponder>>,
     pub(crate) stop: StopSequence,
+    /// What holds for every server, beside its own rules.
+    pub(crate) egress: Option<EgressRules>,
     /// Holds a task for each child that is not gone yet, and for each attempt to connect.
     pub(crate) children: TaskTracker,
 }
@@ -75,6 +80,13 @@ pub(crate) struct Established {
     pub(crate) era: Era,
     pub(crate) process: Option<ProcessHandle>,
     pub(crate) stderr: StderrRing,
+}
+
+impl Established {
+    /// Whether arguments go into headers here, which tools may then only name properly: over HTTP, in the newer era.
+    pub(crate) fn promotes_headers(&self) -> bool {
+        self.era == Era::Modern && self.process.is_none()
+    }
 }
 
 impl Drop for Established {
@@ -108,13 +120,14 @@ fn said(stderr: &Option<String>) -> String {
         .unwrap_or_default()
 }
 
-/// Connects to `spec`. `known` is the era that an earlier connection found; it is tried first.
+/// Connects to a server. `known` is the era that an earlier connection found; it is tried first.
 pub(crate) async fn connect(
-    spec: &ServerSpec,
+    upstream: &Upstream,
     generation: u64,
     known: Option<Era>,
     around: &Surroundings,
 ) -> Result<Established, ConnectError> {
+    let spec = upstream.spec();
     let deadline = Instant::now() + spec.timeouts.connect;
     let attempts: &[Era] = match (spec.protocol, known) {
         (Protocol::Modern, _) => &[Era::Modern],
@@ -129,7 +142,7 @@ pub(crate) async fn connect(
         } else {
             deadline.min(Instant::now() + DISCOVER_WAIT)
         };
-        match attempt(spec, generation, *era, until, around).await {
+        match attempt(upstream, generation, *era, until, around).await {
             Ok(established) => return Ok(established),
             // What no other handshake can mend.
             Err(error @ (ConnectError::Unresolved(_) | ConnectError::Spawn(_) | ConnectError::List(_))) => {
@@ -145,14 +158,15 @@ pub(crate) async fn connect(
 }
 
 /// One fresh connection with one handshake. Boxed: the compiler cannot see that the future is `Send` for every
-/// lifetime of `spec` otherwise.
+/// lifetime of what it borrows otherwise.
 fn attempt<'a>(
-    spec: &'a ServerSpec,
+    upstream: &'a Upstream,
     generation: u64,
     era: Era,
     until: Instant,
     around: &'a Surroundings,
 ) -> BoxFuture<'a, Result<Established, ConnectError>> {
+    let spec = upstream.spec();
     let closed = CancellationToken::new();
     let client = ClientService {
         server: spec.id.clone(),
@@ -174,34 +188,43 @@ fn attempt<'a>(
                 close_when_it_ends(&spawned.process, closed.clone());
                 let counters = Arc::<WireCounters>::default();
                 let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone());
-                Box::pin(handshake.shake(
-                    transport,
-                    Link {
-                        closed,
-                        process: Some(spawned.process),
-                        stderr,
-                    },
-                ))
+                let link = Link {
+                    closed,
+                    process: Some(spawned.process),
+                    stderr,
+                    complaint: Complaint::default(),
+                };
+                Box::pin(handshake.shake(transport, link))
             }
             Err(error) => Box::pin(ready(Err(error))),
         },
-        TransportSpec::Http(http) => match connect_http(http, around.sources.as_ref()) {
-            Ok(transport) => {
-                let transport = Watched {
-                    inner: transport,
-                    closed: closed.clone(),
-                };
-                Box::pin(handshake.shake(
-                    transport,
-                    Link {
+        TransportSpec::Http(http) => {
+            let complaint = Complaint::default();
+            let terms = HttpTerms {
+                hub: around.egress.clone(),
+                log: upstream.shared().egress.clone(),
+                closed: closed.clone(),
+                tools_changed: Arc::clone(&handshake.client.tools_changed),
+                patience: spec.timeouts.connect.max(spec.timeouts.list),
+                complaint: complaint.clone(),
+            };
+            match connect_http(http, around.sources.as_ref(), terms) {
+                Ok(transport) => {
+                    let transport = Watched {
+                        inner: transport,
+                        closed: closed.clone(),
+                    };
+                    let link = Link {
                         closed,
                         process: None,
                         stderr: StderrRing::default(),
-                    },
-                ))
+                        complaint,
+                    };
+                    Box::pin(handshake.shake(transport, link))
+                }
+                Err(error) => Box::pin(ready(Err(ConnectError::Http(error)))),
             }
-            Err(error) => Box::pin(ready(Err(ConnectError::Http(error)))),
-        },
+        }
     }
 }
 
@@ -210,6 +233,8 @@ struct Link {
     closed: CancellationToken,
     process: Option<ProcessHandle>,
     stderr: StderrRing,
+    /// What the HTTP client last heard that was no answer.
+    complaint: Complaint,
 }
 
 /// What a handshake is made with.
@@ -251,15 +276,29 @@ impl Handshake {
                 });
             }
         };
+        let tells_changes = running.peer().peer_info().is_some_and(|info| {
+            info.capabilities
+                .tools
+                .as_ref()
+                .is_some_and(|tools| tools.list_changed == Some(true))
+        });
+        let promotes_headers = self.era == Era::Modern && link.process.is_none();
         let offers_tools = running
             .peer()
             .peer_info()
             .is_some_and(|info| info.capabilities.tools.is_some());
         let tools = match offers_tools {
-            true => list_tools(running.peer(), self.list).await?,
+            true => list_tools(running.peer(), self.list, promotes_headers).await?,
             false => ToolList::default(),
         };
         let peer = running.peer().clone();
+        if self.era == Era::Modern && tells_changes {
+            tokio::spawn(watch_tools(
+                peer.clone(),
+                Arc::clone(&tools_changed),
+                link.closed.clone(),
+            ));
+        }
         // The SDK's loop ends with its transport and not before: every pending call hears from the transport how the
         // connection ended.
         tokio::spawn(running.waiting());
@@ -287,6 +326,8 @@ impl Link {
     /// The error for people: how the child ended, where it did, and the last thing it wrote.
     async fn handshake_failed(&self, error: ClientInitializeError) -> ConnectError {
         let mut reason = match &error {
+            // What the HTTP client heard says more than the name of its failure.
+            _ if self.complaint.last().is_some() => self.complaint.last().unwrap_or_default(),
             ClientInitializeError::JsonRpcError(error) if error.message != OUTPUT_CLOSED => {
                 format!(
                     "the server answered with error {}: {}",
@@ -343,7 +384,8 @@ fn close_when_it_ends(process: &ProcessHandle, closed: CancellationToken) {
     });
 }
 
-/// A transport that says when it has ended: over HTTP the SDK's own does not.
+/// A transport that says when it has ended, and ends when that is said elsewhere: over HTTP the SDK's own does
+/// neither. Its end is what ends the session at the server.
 struct Watched<T> {
     inner: T,
     closed: CancellationToken,
@@ -360,7 +402,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        let message = self.inner.receive().await;
+        let message = tokio::select! {
+            message = self.inner.receive() => message,
+            () = self.closed.cancelled() => None,
+        };
         if message.is_none() {
             self.closed.cancel();
         }

@@ -21,7 +21,7 @@ use crate::{
     rounds::{InputRequired, MAX_ROUNDS, Round},
     service::ProgressTable,
     ticket::{Ticket, WireFault},
-    transport::RawArguments,
+    transport::{CallCap, RawArguments},
 };
 
 /// How long telling a server that a call is cancelled may take before it is given up.
@@ -98,6 +98,7 @@ impl Connection {
         params.request_state = round.state;
         let mut request = CallToolRequest::new(params);
         request.extensions.insert(RawArguments(arguments));
+        request.extensions.insert(CallCap(deadlines.call_max));
         request.extensions.insert(Arc::clone(&ticket));
         let queued = self.peer.send_request_with_option(
             ClientRequest::CallToolRequest(request),
@@ -138,6 +139,17 @@ impl Connection {
                 };
             }
             Some(WireFault::Closed(reason)) => return lost(reason.clone(), ticket),
+            Some(WireFault::LoginNeeded(reason)) => {
+                return CallFault::LoginNeeded {
+                    reason: reason.clone(),
+                };
+            }
+            Some(WireFault::Overloaded(reason, retry_after)) => {
+                return CallFault::Overloaded {
+                    reason: reason.clone(),
+                    retry_after: *retry_after,
+                };
+            }
             None => {}
         }
         match error {

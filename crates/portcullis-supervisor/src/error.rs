@@ -59,6 +59,20 @@ pub enum CallFault {
         /// What is wrong with it.
         reason: String,
     },
+    /// The server wants a login first; it did nothing.
+    #[error("login needed: {reason}")]
+    LoginNeeded {
+        /// What it answered, its challenge included.
+        reason: String,
+    },
+    /// The server turns calls away for now; it did nothing.
+    #[error("the server turns calls away: {reason}")]
+    Overloaded {
+        /// What it answered.
+        reason: String,
+        /// How long it wants to be left alone, where it says so.
+        retry_after: Option<Duration>,
+    },
     /// The server is not to be had: parked, disabled or stopped.
     #[error("the server is {state}: {reason}")]
     Unavailable {

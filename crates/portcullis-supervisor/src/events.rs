@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use portcullis_egress::EgressRecord;
 use portcullis_types::ServerId;
 
 use crate::tools::ToolList;
@@ -28,5 +29,12 @@ pub enum SupervisorEvent {
         version: u64,
         /// What it offers.
         list: Arc<ToolList>,
+    },
+    /// A connection to a server over HTTP was made, refused or failed.
+    Egress {
+        /// Which server's.
+        server: ServerId,
+        /// Where to, by which rule, at which address, and how it ended.
+        record: EgressRecord,
     },
 }

@@ -8,11 +8,14 @@ mod client;
 mod connect;
 mod events;
 mod outstanding;
+mod param;
 mod post;
 mod reply;
 mod stream;
 
+pub(crate) use client::{Complaint, HttpTerms};
 pub(crate) use connect::{HttpError, connect_http};
+pub(crate) use param::param_headers;
 
 #[cfg(test)]
 mod tests;

@@ -38,6 +38,7 @@ mod upstream;
 mod connect;
 mod connection;
 mod gate;
+mod listen;
 mod rounds;
 mod service;
 mod ticket;

@@ -1,6 +1,9 @@
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicU8, Ordering},
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+    time::Duration,
 };
 
 const QUEUED: u8 = 0;
@@ -15,6 +18,7 @@ pub(crate) struct Ticket {
     // INVARIANT: SENT and WITHDRAWN are final, and exclude each other.
     state: AtomicU8,
     fault: OnceLock<WireFault>,
+    lost_session: AtomicBool,
 }
 
 /// Why a call that was sent, or was about to be, got no reply that can be used. Set by the transport.
@@ -24,6 +28,10 @@ pub(crate) enum WireFault {
     Closed(String),
     /// A reply came that cannot be used; the text names what was wrong with it.
     Unusable(String),
+    /// The server wants a login first.
+    LoginNeeded(String),
+    /// The server turns calls away for now, for so long where it says so.
+    Overloaded(String, Option<Duration>),
 }
 
 impl Ticket {
@@ -44,6 +52,11 @@ impl Ticket {
         let _ = self
             .state
             .compare_exchange(WRITING, QUEUED, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// The server knew no such session, and so did nothing with the call. False where that happens to it again.
+    pub(crate) fn lost_session(&self) -> bool {
+        !self.lost_session.swap(true, Ordering::AcqRel)
     }
 
     /// The caller gives up. True where not a byte has gone, and so none ever will.

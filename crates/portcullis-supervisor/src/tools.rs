@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::connection::raw_result;
+use crate::{connection::raw_result, http::param_headers};
 
 /// The most pages that are asked for in one listing.
 const MAX_PAGES: usize = 1_000;
@@ -63,11 +63,17 @@ struct Page<'a> {
     next_cursor: Option<String>,
 }
 
-/// All pages, with one deadline for them together.
-pub(crate) async fn list_tools(peer: &Peer<RoleClient>, deadline: Duration) -> Result<ToolList, ListError> {
-    timeout(deadline, list_pages(peer))
+/// All pages, with one deadline for them together. Where arguments go into headers, `headers`, a tool that names them
+/// badly is dropped.
+pub(crate) async fn list_tools(
+    peer: &Peer<RoleClient>,
+    deadline: Duration,
+    headers: bool,
+) -> Result<ToolList, ListError> {
+    let listed = timeout(deadline, list_pages(peer))
         .await
-        .map_err(|_| ListError::TimedOut(deadline))?
+        .map_err(|_| ListError::TimedOut(deadline))?;
+    listed.map(|list| if headers { list.with_good_headers() } else { list })
 }
 
 async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
@@ -122,6 +128,22 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
         "there are more than {MAX_PAGES} pages; the listing ends here"
     ));
     Ok(listing.finish())
+}
+
+impl ToolList {
+    /// MCP 2026-07-28, streamable HTTP (SEP-2243): a tool whose `x-mcp-header` annotations break the rules is not to
+    /// be offered.
+    fn with_good_headers(mut self) -> Self {
+        let reports = &mut self.reports;
+        self.tools.retain(|tool| match param_headers(&tool.definition) {
+            Ok(_) => true,
+            Err(why) => {
+                reports.push(format!("the tool `{}` was dropped: {why}", excerpt(&tool.name)));
+                false
+            }
+        });
+        self
+    }
 }
 
 /// A listing in the making. Whatever a server sends, it stays within its bounds.

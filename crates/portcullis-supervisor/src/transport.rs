@@ -49,6 +49,10 @@ const READ_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct RawArguments(pub(crate) Arc<str>);
 
+/// The longest that a call may take, in its request's extensions: nothing below waits longer for its answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallCap(pub(crate) std::time::Duration);
+
 /// Why a message could not be sent.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum TransportError {

@@ -4,6 +4,7 @@ use std::sync::{
 };
 
 use portcullis_config::{ServerSpec, Timeouts};
+use portcullis_egress::{EgressCounters, EgressLog};
 use portcullis_types::ServerId;
 use tokio::{
     sync::{Notify, watch},
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) slot: watch::Sender<Slot>,
     /// A call wants the server although it is not ready.
     pub(crate) demand: Notify,
+    /// Where the connections of all its lives are counted.
+    pub(crate) egress: EgressLog,
     /// The version of the newest listing. Here and not with the actor, so that it grows through all of them.
     listings: AtomicU64,
 }
@@ -67,7 +70,7 @@ pub struct Ready {
 }
 
 impl Upstream {
-    pub(crate) fn new(spec: ServerSpec) -> Self {
+    pub(crate) fn new(spec: ServerSpec, egress: EgressLog) -> Self {
         // A disabled server goes through no change that would be published.
         let slot = if spec.enabled {
             Slot::Waiting
@@ -82,6 +85,7 @@ impl Upstream {
             spec,
             slot,
             demand: Notify::new(),
+            egress,
             listings: AtomicU64::new(0),
         }))
     }
@@ -106,6 +110,12 @@ impl Upstream {
     #[must_use]
     pub fn timeouts(&self) -> Timeouts {
         self.0.spec.timeouts
+    }
+
+    /// What it has done over HTTP so far: requests, connections, refusals. All zero for a child process.
+    #[must_use]
+    pub fn egress(&self) -> EgressCounters {
+        self.0.egress.counters()
     }
 
     /// Its current connection, with a listing not older than `version`. Waits until `deadline` while one may come;

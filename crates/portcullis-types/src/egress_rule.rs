@@ -1,4 +1,4 @@
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,16 @@ use crate::ParseError;
 /// One line of an allowlist: where an HTTP server may connect.
 ///
 /// `example.com` (https, port 443), `*.example.com` (every name below it, not itself), or
-/// `http://127.0.0.1:8080/mcp` with a scheme, a port and a path prefix.
+/// `http://127.0.0.1:8080/mcp` with a scheme, a port and a path prefix. Methods may stand before it:
+/// `GET,POST https://api.example.com/mcp`; without them, any method is allowed.
+///
+/// ```
+/// use portcullis_types::EgressRule;
+///
+/// let rule: EgressRule = "post https://api.example.com/mcp".parse()?;
+/// assert_eq!(rule.to_string(), "POST https://api.example.com:443/mcp");
+/// # Ok::<(), portcullis_types::ParseError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EgressRule {
@@ -19,6 +28,8 @@ pub struct EgressRule {
     pub port: u16,
     /// What the path starts with; `/` for any.
     pub path_prefix: String,
+    /// Which HTTP methods (RFC 9110, section 9), in upper case; none for any.
+    pub methods: BTreeSet<String>,
 }
 
 /// The host part of an [`EgressRule`], in lower case, without a trailing dot.
@@ -38,7 +49,8 @@ impl FromStr for EgressRule {
             input: input.to_owned(),
             why,
         };
-        let text = input.trim().to_ascii_lowercase();
+        let (methods, written) = split_methods(input.trim()).map_err(refuse)?;
+        let text = written.to_ascii_lowercase();
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
             Some(_) => return Err(refuse("the scheme is neither http nor https")),
@@ -52,9 +64,8 @@ impl FromStr for EgressRule {
         let host = host_pattern(host).map_err(refuse)?;
         let port = port.unwrap_or(if scheme == "https" { 443 } else { 80 });
         // The path is taken from the input: paths keep their case.
-        let path = input
-            .trim()
-            .get(input.trim().len() - path.len()..)
+        let path = written
+            .get(written.len() - path.len()..)
             .filter(|p| p.starts_with('/'))
             .unwrap_or(path);
         Ok(Self {
@@ -62,8 +73,26 @@ impl FromStr for EgressRule {
             host,
             port,
             path_prefix: path.to_owned(),
+            methods,
         })
     }
+}
+
+/// The methods that stand before a space, and the rest.
+fn split_methods(input: &str) -> Result<(BTreeSet<String>, &str), &'static str> {
+    let Some((methods, rest)) = input.split_once(char::is_whitespace) else {
+        return Ok((BTreeSet::new(), input));
+    };
+    let method = |name: &str| {
+        let name = name.to_ascii_uppercase();
+        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+        known.contains(&name.as_str()).then_some(name)
+    };
+    let methods: Option<BTreeSet<String>> = methods.split(',').map(method).collect();
+    let methods = methods.ok_or(
+        "what stands before the space is no list of methods, such as `GET,POST`, and a host has no space",
+    )?;
+    Ok((methods, rest.trim_start()))
 }
 
 fn split_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
@@ -137,6 +166,10 @@ impl fmt::Display for EgressRule {
             HostPattern::Exact(host) => ("", host),
             HostPattern::Suffix(host) => ("*.", host),
         };
+        for (at, method) in self.methods.iter().enumerate() {
+            let last = at + 1 == self.methods.len();
+            write!(f, "{method}{}", if last { " " } else { "," })?;
+        }
         let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
         write!(
             f,
@@ -157,6 +190,11 @@ mod tests {
             ("*.example.com.", "https://*.example.com:443/"),
             ("http://127.0.0.1:8080/Mcp", "http://127.0.0.1:8080/Mcp"),
             ("https://[::1]:9000", "https://[::1]:9000/"),
+            (
+                "post,GET  example.com/Mcp",
+                "GET,POST https://example.com:443/Mcp",
+            ),
+            (" DELETE *.example.com ", "DELETE https://*.example.com:443/"),
         ] {
             let rule: EgressRule = text.parse().unwrap();
             assert_eq!(rule.to_string(), whole);
@@ -174,6 +212,10 @@ mod tests {
             ("user@host", "character"),
             ("host:99999", "port"),
             ("[::1", "bracket"),
+            ("FETCH example.com", "methods"),
+            ("GET,, example.com", "methods"),
+            ("example.com example.org", "methods"),
+            ("GET POST example.com", "character"),
         ] {
             let error = text.parse::<EgressRule>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

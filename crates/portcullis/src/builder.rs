@@ -5,10 +5,11 @@ use std::{
 
 use portcullis_blobs::{BlobStore, FsOptions, FsStore, MemStore};
 use portcullis_config::{Document, Environment, HostEnvironment, Normalized, Options, ServerSpec, normalize};
+use portcullis_egress::EgressRules;
 use portcullis_policy::{DecisionPoint, PolicyFile, Preset};
 use portcullis_router::{ApprovalHandler, ElicitationHandler, Router, RouterOptions, ShapeOptions};
 use portcullis_supervisor::LifecycleOptions;
-use portcullis_types::{AgentId, Tier};
+use portcullis_types::{AgentId, EgressRule, Tier};
 
 use crate::{Hub, HubError, read_policies};
 
@@ -29,6 +30,7 @@ pub struct HubBuilder {
     tier: Option<Tier>,
     environment: Option<Arc<dyn Environment + Send + Sync>>,
     lifecycle: Option<LifecycleOptions>,
+    egress: Option<Vec<EgressRule>>,
 }
 
 #[derive(Default)]
@@ -71,6 +73,13 @@ impl HubBuilder {
     /// Adds servers that the host defines in code.
     pub fn servers(mut self, servers: impl IntoIterator<Item = ServerSpec>) -> Self {
         self.servers.extend(servers);
+        self
+    }
+
+    /// Where the hub as a whole may connect over HTTP: no server gets what these rules do not allow, whatever its own
+    /// say. Without this, each server's own rules stand alone. A rule that cannot be read allows nothing.
+    pub fn egress(mut self, rules: impl IntoIterator<Item = EgressRule>) -> Self {
+        self.egress = Some(rules.into_iter().collect());
         self
     }
 
@@ -198,6 +207,7 @@ impl HubBuilder {
                     .unwrap_or_default(),
                 sources: Arc::new(sources),
                 lifecycle: self.lifecycle,
+                egress: self.egress.map(EgressRules::new),
             },
         )
         .await?;

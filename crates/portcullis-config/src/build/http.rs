@@ -188,6 +188,7 @@ fn rule_for(url: &Url) -> EgressRule {
         host: HostPattern::Exact(host(url)),
         port,
         path_prefix: "/".to_owned(),
+        methods: Default::default(),
     }
 }
 

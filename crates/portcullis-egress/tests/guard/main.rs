@@ -4,10 +4,16 @@
 #[cfg(test)]
 mod bounds;
 #[cfg(test)]
+mod dns;
+#[cfg(test)]
 mod names;
+#[cfg(test)]
+mod records;
 #[cfg(test)]
 mod redirects;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
 mod spellings;
+#[cfg(test)]
+mod tls;

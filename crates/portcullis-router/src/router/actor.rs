@@ -60,6 +60,11 @@ impl Actor for RouterActor {
                     pid,
                 })
             }
+            // Changes nothing that the catalog shows.
+            SupervisorEvent::Egress { server, record } => {
+                state.events.tell(Event::egress(server, record));
+                return Ok(());
+            }
             SupervisorEvent::Tools {
                 server,
                 version,

@@ -2,6 +2,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use portcullis_blobs::BlobStore;
 use portcullis_config::{ServerSpec, Sources};
+use portcullis_egress::EgressRules;
 use portcullis_policy::DecisionPoint;
 use portcullis_supervisor::{Supervisor, SupervisorOptions};
 use portcullis_types::{AgentId, Decision, Tier};
@@ -50,6 +51,8 @@ pub struct RouterOptions {
     pub sources: Arc<dyn Sources + Send + Sync>,
     /// Restart, back-off, parking, idling.
     pub lifecycle: Option<portcullis_supervisor::LifecycleOptions>,
+    /// Where the hub as a whole may connect over HTTP, above each server's own rules; with none, those stand alone.
+    pub egress: Option<EgressRules>,
 }
 
 /// Ties supervisor, policies and store together: the enforcement point. Calls go through it without passing a
@@ -86,6 +89,7 @@ impl Router {
 
         let mut supervisor_options = SupervisorOptions::new(Arc::clone(&options.sources));
         supervisor_options.lifecycle = options.lifecycle.clone().unwrap_or_default();
+        supervisor_options.egress = options.egress.clone();
         supervisor_options.elicitation = PermittedElicitation::responder(&options, &specs, events.clone());
         let (tell, mut heard) = mpsc::unbounded_channel();
         let forward = actor.clone();

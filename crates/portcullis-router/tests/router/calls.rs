@@ -298,6 +298,7 @@ async fn a_disabled_server_refuses_at_once() {
         text: "allow mcp.*\n".to_owned(),
     };
     let options = RouterOptions {
+        egress: None,
         policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
         store: Arc::new(MemStore::default()),
         shape: ShapeOptions::default(),

@@ -95,6 +95,7 @@ impl Rig {
             text: rules.to_owned(),
         };
         let options = RouterOptions {
+            egress: None,
             policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
             store: Arc::new(MemStore::default()),
             shape: ShapeOptions::default(),

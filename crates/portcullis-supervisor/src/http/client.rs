@@ -3,15 +3,17 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use futures::stream::BoxStream;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use portcullis_egress::{EgressError, GuardedClient, GuardedRequest, GuardedResponse};
+use portcullis_egress::{
+    EgressError, EgressLog, EgressRules, GuardedClient, GuardedRequest, GuardedResponse,
+};
 use rmcp::{
     model::ClientJsonRpcMessage,
     transport::streamable_http_client::{
@@ -20,16 +22,17 @@ use rmcp::{
     },
 };
 use sse_stream::Sse;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::outstanding::Outstanding;
+use super::{outstanding::Outstanding, stream::StreamOf};
 
-/// How long an answer to a call may keep us waiting here. A call's own deadline is its caller's, is shorter, and
-/// drops the request; this is for requests whose caller has lost track.
-pub(super) const LONGEST_CALL: Duration = Duration::from_secs(3_600);
+/// How long after a connection could not be made it is tried once more.
+const SECOND_TRY: Duration = Duration::from_millis(250);
 
 /// The longest pause before a stream that keeps ending empty is opened again, and the first one.
-const MOST_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const MOST_PAUSE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -42,8 +45,53 @@ pub(super) const EVENT_STREAM: &str = "text/event-stream";
 pub(crate) struct GuardedHttp {
     pub(super) client: GuardedClient,
     pub(super) outstanding: Arc<Outstanding>,
-    /// How many streams in a row ended without an event.
+    /// How many streams in a row ended soon and without a message.
     pub(super) barren: Arc<AtomicU32>,
+    /// A session was set up: what sets up another one does so because that was lost.
+    pub(super) initialized: Arc<AtomicBool>,
+    pub(super) terms: HttpTerms,
+}
+
+/// What a connection over HTTP has to do with the hub around it.
+#[derive(Clone)]
+pub(crate) struct HttpTerms {
+    /// What holds for every server, beside its own rules.
+    pub(crate) hub: Option<EgressRules>,
+    pub(crate) log: EgressLog,
+    /// Cancelled where the server turns out to be gone.
+    pub(crate) closed: CancellationToken,
+    /// Told where the tools may be others now.
+    pub(crate) tools_changed: Arc<Notify>,
+    /// How long the answer to what is no call may take to begin.
+    pub(crate) patience: Duration,
+    pub(crate) complaint: Complaint,
+}
+
+/// The last answer that was none, in words for people: the SDK keeps only the name of a failure.
+#[derive(Clone, Default)]
+pub(crate) struct Complaint(Arc<Mutex<Option<String>>>);
+
+impl Complaint {
+    pub(crate) fn last(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    pub(super) fn say(&self, reason: &str) {
+        *self.lock() = Some(reason.to_owned());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where an answer to a server's own request goes, and with which headers.
+#[derive(Clone)]
+pub(super) struct Back {
+    pub(super) uri: Arc<str>,
+    pub(super) session: Option<Arc<str>>,
+    pub(super) auth: Option<String>,
+    pub(super) headers: HashMap<HeaderName, HeaderValue>,
 }
 
 /// A failure of the guarded client, with its causes in one line: the SDK prints no chain.
@@ -52,13 +100,7 @@ pub(crate) struct GuardedError(pub(super) EgressError);
 
 impl fmt::Display for GuardedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)?;
-        let mut cause = std::error::Error::source(&self.0);
-        while let Some(current) = cause {
-            write!(f, ": {current}")?;
-            cause = current.source();
-        }
-        Ok(())
+        f.write_str(&self.0.chain())
     }
 }
 
@@ -84,12 +126,30 @@ fn egress(error: EgressError) -> Failure {
 }
 
 impl GuardedHttp {
-    pub(crate) fn new(client: GuardedClient) -> Self {
+    pub(crate) fn new(client: GuardedClient, terms: HttpTerms) -> Self {
         Self {
             client,
             outstanding: Arc::default(),
             barren: Arc::default(),
+            initialized: Arc::default(),
+            terms,
         }
+    }
+
+    /// Answers a request of the server's own, where the SDK never sees it.
+    pub(super) fn answer_back(&self, back: Back, message: ClientJsonRpcMessage) {
+        let client = self.clone();
+        tokio::spawn(async move {
+            let Back {
+                uri,
+                session,
+                auth,
+                headers,
+            } = back;
+            if let Err(error) = client.post(&uri, &message, session, auth, headers).await {
+                tracing::debug!(%error, "the server's request could not be answered");
+            }
+        });
     }
 
     pub(super) fn request(
@@ -114,6 +174,25 @@ impl GuardedHttp {
                 .insert(header::AUTHORIZATION, secret(&format!("Bearer {token}"))?);
         }
         Ok(request)
+    }
+
+    /// Sends a request. Where no connection comes to be, it is tried once more, since nothing was sent; then the
+    /// server is gone, and with it the connection.
+    pub(super) async fn send(&self, request: GuardedRequest) -> Result<GuardedResponse, EgressError> {
+        let gone =
+            |error: &EgressError| matches!(error, EgressError::Connect { .. } | EgressError::Resolve { .. });
+        match self.client.send(request.clone()).await {
+            Err(error) if gone(&error) => tokio::time::sleep(SECOND_TRY).await,
+            other => return other,
+        }
+        let answer = self.client.send(request).await;
+        if let Err(error) = &answer
+            && gone(error)
+        {
+            self.terms.complaint.say(&error.chain());
+            self.terms.closed.cancel();
+        }
+        answer
     }
 
     /// Before a stream is opened again that ended empty so many times: twice as long each time.
@@ -153,10 +232,16 @@ impl StreamableHttpClient for GuardedHttp {
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let had_session = session_id.is_some();
+        let back = Back {
+            uri: Arc::clone(&uri),
+            session: session_id.clone(),
+            auth: auth_header.clone(),
+            headers: custom_headers.clone(),
+        };
         let answer = self
             .post(&uri, &message, session_id, auth_header, custom_headers)
             .await?;
-        self.answer(answer, &message, had_session, limits).await
+        self.answer(answer, &message, had_session, limits, back).await
     }
 
     async fn delete_session(
@@ -211,10 +296,21 @@ impl StreamableHttpClient for GuardedHttp {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        if let Some(pause) = self.pause() {
+        // The stream of a call goes on at once; a standing one waits where those before it were of no use.
+        let asked = last_event_id
+            .as_deref()
+            .and_then(|event| self.outstanding.broken_off_at(event));
+        if let Some(pause) = self.pause().filter(|_| asked.is_none()) {
             tokio::time::sleep(pause).await;
         }
+        let back = Back {
+            uri: Arc::clone(&uri),
+            session: session_id.clone(),
+            auth: auth_header.clone(),
+            headers: custom_headers.clone(),
+        };
         let mut request = self.request(Method::GET, &uri, session_id, auth_header, custom_headers)?;
+        request.first_byte = Some(self.terms.patience);
         request
             .headers
             .insert(header::ACCEPT, HeaderValue::from_static(EVENT_STREAM));
@@ -226,7 +322,7 @@ impl StreamableHttpClient for GuardedHttp {
             })?;
             request.headers.insert(LAST_EVENT_ID, id);
         }
-        let answer = self.client.send(request).await.map_err(egress)?;
+        let answer = self.send(request).await.map_err(egress)?;
         let status = answer.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
@@ -244,7 +340,11 @@ impl StreamableHttpClient for GuardedHttp {
                 &header::CONTENT_TYPE,
             )));
         }
-        Ok(self.events(answer, None, max_sse_event_size, true))
+        let reading = match asked {
+            Some(asked) => StreamOf::Resumed(asked),
+            None => StreamOf::Nobody,
+        };
+        Ok(self.events(answer, reading, max_sse_event_size, back))
     }
 }
 

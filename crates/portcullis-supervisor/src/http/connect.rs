@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use portcullis_config::{HttpSpec, Sources};
 use portcullis_egress::{EgressError, EgressRules, GuardedClient};
 use rmcp::{
@@ -13,7 +13,7 @@ use rmcp::{
 use secrecy::ExposeSecret;
 use thiserror::Error;
 
-use super::client::GuardedHttp;
+use super::client::{GuardedHttp, HttpTerms};
 use crate::environment::{UnresolvedField, resolve};
 
 /// How many POSTs may be under way at once; the router admits no more calls than that.
@@ -55,8 +55,9 @@ pub(crate) enum HttpError {
 pub(crate) fn connect_http(
     spec: &HttpSpec,
     sources: &dyn Sources,
+    terms: HttpTerms,
 ) -> Result<impl Transport<RoleClient> + use<>, HttpError> {
-    let client = http_client(spec, sources)?;
+    let client = http_client(spec, sources, terms)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(spec.url.as_str());
     config.max_concurrent_requests = POSTS;
     config.max_sse_event_size = MOST_BYTES;
@@ -67,7 +68,11 @@ pub(crate) fn connect_http(
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-pub(super) fn http_client(spec: &HttpSpec, sources: &dyn Sources) -> Result<GuardedHttp, HttpError> {
+pub(super) fn http_client(
+    spec: &HttpSpec,
+    sources: &dyn Sources,
+    terms: HttpTerms,
+) -> Result<GuardedHttp, HttpError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &spec.headers {
         let field = format!("headers.{name}");
@@ -86,10 +91,14 @@ pub(super) fn http_client(spec: &HttpSpec, sources: &dyn Sources) -> Result<Guar
         value.set_sensitive(true);
         headers.insert(parsed, value);
     }
-    let rules = EgressRules::new(spec.egress.clone());
-    rules.check_url(&spec.url).map_err(EgressError::from)?;
+    let mut rules = EgressRules::new(spec.egress.clone());
+    if let Some(hub) = &terms.hub {
+        rules = rules.within(hub.clone());
+    }
     let client = GuardedClient::builder(rules)
         .credentials(&spec.url, headers)
+        .log(terms.log.clone())
         .build()?;
-    Ok(GuardedHttp::new(client))
+    client.check(&Method::POST, &spec.url)?;
+    Ok(GuardedHttp::new(client, terms))
 }

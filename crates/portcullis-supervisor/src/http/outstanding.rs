@@ -1,12 +1,14 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use portcullis_wire::Id;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, RequestId};
 
-use crate::ticket::Ticket;
+use super::param::ParamCache;
+use crate::{ticket::Ticket, transport::CallCap};
 
 /// How many requests are remembered. Far more than are ever in flight at once: a request whose reply never comes
 /// is forgotten when so many others have come after it.
@@ -14,13 +16,21 @@ const MOST: usize = 4_096;
 
 /// The requests that wait for a reply, on whichever stream it comes.
 #[derive(Default)]
-pub(crate) struct Outstanding(Mutex<VecDeque<(RequestId, Waiting)>>);
+pub(crate) struct Outstanding {
+    waiting: Mutex<VecDeque<(RequestId, Waiting)>>,
+    /// What the last listing says of headers.
+    pub(crate) params: ParamCache,
+}
 
 /// What is known of a request that waits.
 #[derive(Clone, Default)]
 pub(crate) struct Waiting {
     /// Its result goes up as raw text.
     pub(crate) raw_result: bool,
+    /// It lists tools.
+    pub(crate) lists_tools: bool,
+    /// The last event of the stream that answers it, where that has an id.
+    pub(crate) last_event: Option<String>,
     /// What its caller is told through.
     pub(crate) ticket: Option<Arc<Ticket>>,
 }
@@ -32,6 +42,8 @@ impl Outstanding {
             JsonRpcMessage::Request(request) => {
                 let waiting = Waiting {
                     raw_result: is_raw(&request.request),
+                    lists_tools: matches!(request.request, ClientRequest::ListToolsRequest(_)),
+                    last_event: None,
                     ticket: ticket(message).cloned(),
                 };
                 let mut all = self.lock();
@@ -77,13 +89,29 @@ impl Outstanding {
             .map(|(_, waiting)| waiting.clone())
     }
 
+    /// The stream that answers a request came to this event.
+    pub(crate) fn at_event(&self, asked: &RequestId, event: &str) {
+        let mut all = self.lock();
+        if let Some((_, waiting)) = all.iter_mut().rfind(|(found, _)| found == asked) {
+            waiting.last_event = Some(event.to_owned());
+        }
+    }
+
+    /// The request whose stream broke off after this event.
+    pub(crate) fn broken_off_at(&self, event: &str) -> Option<RequestId> {
+        let all = self.lock();
+        let mut all = all.iter();
+        all.rfind(|(_, waiting)| waiting.last_event.as_deref() == Some(event))
+            .map(|(id, _)| id.clone())
+    }
+
     pub(crate) fn forget(&self, id: &RequestId) {
         self.lock().retain(|(found, _)| found != id);
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(RequestId, Waiting)>> {
         // No code panics while it holds the lock, and the queue is valid at every step.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,6 +120,17 @@ pub(crate) fn ticket(message: &ClientJsonRpcMessage) -> Option<&Arc<Ticket>> {
     match message {
         JsonRpcMessage::Request(request) => match &request.request {
             ClientRequest::CallToolRequest(call) => call.extensions.get::<Arc<Ticket>>(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The longest that a call may take; none for what is no call.
+pub(crate) fn cap(message: &ClientJsonRpcMessage) -> Option<Duration> {
+    match message {
+        JsonRpcMessage::Request(request) => match &request.request {
+            ClientRequest::CallToolRequest(call) => call.extensions.get::<CallCap>().map(|CallCap(cap)| *cap),
             _ => None,
         },
         _ => None,

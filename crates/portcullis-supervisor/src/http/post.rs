@@ -1,4 +1,9 @@
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -16,17 +21,27 @@ use rmcp::{
 
 use super::{
     client::{
-        EVENT_STREAM, Failure, GuardedError, GuardedHttp, JSON, LONGEST_CALL, SESSION_ID, header_text,
-        is_media_type, login_needed,
+        Back, EVENT_STREAM, Failure, GuardedError, GuardedHttp, JSON, SESSION_ID, header_text, is_media_type,
+        login_needed,
     },
-    outstanding::ticket,
-    reply::{fail, frames, translate},
-    stream::event_of,
+    events::EventParser,
+    outstanding::{cap, ticket},
+    reply::{Translated, fail, frames, translate},
+    stream::{StreamOf, event_of},
 };
 use crate::{
     encode::encode_message,
     ticket::{Ticket, WireFault},
 };
+
+/// A header that the SDK sends in the eras that also have arguments in headers (SEP-2243).
+const METHOD_HEADER: &str = "mcp-method";
+
+/// How long the first event of an older server may take.
+const OLD_TRANSPORT_WAIT: Duration = Duration::from_secs(3);
+
+const OLD_TRANSPORT: &str = "the server speaks the HTTP+SSE transport of 2024-11-05, which is not supported: update it, \
+     or configure its url for streamable HTTP, which often ends in `/mcp`";
 
 /// How much of an error page is read, in bytes.
 const DIAGNOSTIC_BYTES: usize = 4 << 10;
@@ -52,8 +67,11 @@ impl GuardedHttp {
             .headers
             .insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
         request.body = Bytes::from(body);
+        if request.headers.contains_key(METHOD_HEADER) {
+            request.headers.extend(self.outstanding.params.headers(message));
+        }
         if matches!(message, JsonRpcMessage::Request(_)) {
-            request.first_byte = Some(LONGEST_CALL);
+            request.first_byte = Some(cap(message).unwrap_or(self.terms.patience));
         }
         let ticket = ticket(message);
         if ticket.is_some_and(|ticket| !ticket.begin()) {
@@ -62,10 +80,11 @@ impl GuardedHttp {
             )));
         }
         self.outstanding.note(message);
-        match self.client.send(request).await {
+        match self.send(request).await {
             Ok(answer) => Ok(answer),
             Err(error) => {
                 let error = GuardedError(error);
+                self.terms.complaint.say(&error.to_string());
                 if let Some(ticket) = ticket {
                     settle(
                         ticket,
@@ -86,14 +105,15 @@ impl GuardedHttp {
         message: &ClientJsonRpcMessage,
         had_session: bool,
         limits: StreamableHttpResponseLimits,
+        back: Back,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let status = answer.status();
         if status == StatusCode::NOT_FOUND && had_session {
-            // The server knows no such session and has done nothing: the call may go out again in a new one.
-            if let Some(ticket) = ticket(message) {
-                ticket.not_sent();
-            }
+            self.session_lost(message);
             return Err(StreamableHttpError::SessionExpired);
+        }
+        if is_initialize(message) {
+            self.set_up(status.is_success());
         }
         if let Some(ticket) = ticket(message) {
             ticket.sent();
@@ -102,12 +122,21 @@ impl GuardedHttp {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if !status.is_success() {
-            return self.refused(answer, message, had_session).await;
+            return self.refused(answer, message, had_session, back).await;
         }
         let session = header_text(&answer, &SESSION_ID);
         let asked = request_id(message);
         if is_media_type(&answer, EVENT_STREAM) {
-            let events = self.events(answer, asked.cloned(), limits.max_sse_event_size, false);
+            let reading = match asked {
+                // A subscription is silent for as long as nothing changes.
+                Some(asked) if is_listen(message) => StreamOf::Request(asked.clone(), None),
+                Some(asked) => {
+                    let longest = cap(message).unwrap_or(self.terms.patience);
+                    StreamOf::Request(asked.clone(), Some(longest))
+                }
+                None => StreamOf::Nobody,
+            };
+            let events = self.events(answer, reading, limits.max_sse_event_size, back);
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
         let json = is_media_type(&answer, JSON);
@@ -135,7 +164,8 @@ impl GuardedHttp {
     fn json(&self, body: &[u8], asked: &RequestId, session: Option<String>) -> StreamableHttpPostResponse {
         let messages = frames(body)
             .into_iter()
-            .filter_map(|frame| translate(frame, &self.outstanding, Some(asked)));
+            .filter_map(|frame| translate(frame, &self.outstanding, Some(asked)))
+            .filter_map(Translated::up);
         let mut messages: Vec<_> = messages.collect();
         // The request is still waiting only if none of that was its reply.
         messages.extend(fail(
@@ -159,14 +189,18 @@ impl GuardedHttp {
         answer: GuardedResponse,
         message: &ClientJsonRpcMessage,
         had_session: bool,
+        back: Back,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let status = answer.status();
         let session = header_text(&answer, &SESSION_ID);
         if let Some(failure) = login_needed(&answer) {
-            self.tell(
-                message,
-                WireFault::Unusable(format!("the server answered with status {status}: login needed")),
+            let challenge = header_text(&answer, &header::WWW_AUTHENTICATE).unwrap_or_default();
+            let reason = format!(
+                "the server answered with status {status} (`{}`)",
+                shown(&challenge)
             );
+            self.terms.complaint.say(&format!("login needed: {reason}"));
+            self.tell(message, WireFault::LoginNeeded(reason));
             self.forget(message);
             return Err(failure);
         }
@@ -201,12 +235,73 @@ impl GuardedHttp {
                 None,
             ));
         }
-        self.tell(message, WireFault::Unusable(reason.clone()));
+        let reason = match is_initialize(message) && self.speaks_the_old_transport(status, back).await {
+            true => OLD_TRANSPORT.to_owned(),
+            false => reason,
+        };
+        self.terms.complaint.say(&reason);
+        self.tell(message, fault_of(status, &reason, retry_after.as_deref()));
         self.forget(message);
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
         }
         Err(StreamableHttpError::UnexpectedServerResponse(Cow::from(reason)))
+    }
+
+    /// The server knows no such session and has done nothing: the call may go out again in a new one, once.
+    fn session_lost(&self, message: &ClientJsonRpcMessage) {
+        let Some(ticket) = ticket(message) else { return };
+        if ticket.lost_session() {
+            ticket.not_sent();
+        } else {
+            ticket.sent();
+            let reason = "the server lost the session again as soon as it was set up anew; it did not act";
+            ticket.fail(WireFault::Unusable(reason.to_owned()));
+        }
+    }
+
+    /// A session was set up, or could not be. What is set up a second time stands in the place of one that was lost:
+    /// its tools may be others, and without it the connection is of no use.
+    fn set_up(&self, done: bool) {
+        let before = self.initialized.swap(true, Ordering::AcqRel);
+        match (before, done) {
+            (true, true) => self.terms.tools_changed.notify_one(),
+            (true, false) => self.terms.closed.cancel(),
+            (false, _) => self.initialized.store(done, Ordering::Release),
+        }
+    }
+
+    /// Whether a server that refuses `initialize` offers the event stream of 2024-11-05 instead, whose first event
+    /// says where to post (MCP 2025-11-25, transports, backwards compatibility).
+    async fn speaks_the_old_transport(&self, status: StatusCode, back: Back) -> bool {
+        if !matches!(
+            status,
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
+        ) {
+            return false;
+        }
+        let Ok(mut request) = self.request(Method::GET, &back.uri, None, back.auth, back.headers) else {
+            return false;
+        };
+        request
+            .headers
+            .insert(header::ACCEPT, HeaderValue::from_static(EVENT_STREAM));
+        let look = async {
+            let answer = self.client.send(request).await.ok()?;
+            if !answer.status().is_success() || !is_media_type(&answer, EVENT_STREAM) {
+                return None;
+            }
+            let mut parser = EventParser::new(DIAGNOSTIC_BYTES);
+            let mut body = std::pin::pin!(answer.into_stream(Some(OLD_TRANSPORT_WAIT)));
+            loop {
+                if let Some(event) = parser.next_event() {
+                    return event.event;
+                }
+                parser.feed(&body.next().await?.ok()?).ok()?;
+            }
+        };
+        let first = tokio::time::timeout(OLD_TRANSPORT_WAIT, look).await;
+        matches!(first, Ok(Some(event)) if event == "endpoint")
     }
 
     /// The JSON-RPC error in the body of an error status, for the request that was asked.
@@ -216,7 +311,7 @@ impl GuardedHttp {
             .filter(|frame| matches!(frame, Frame::Error { .. }));
         errors
             .filter_map(|frame| translate(frame, &self.outstanding, asked))
-            .next()
+            .find_map(Translated::up)
     }
 
     fn forget(&self, message: &ClientJsonRpcMessage) {
@@ -232,6 +327,7 @@ impl GuardedHttp {
     }
 
     fn unusable(&self, message: &ClientJsonRpcMessage, reason: String) -> Failure {
+        self.terms.complaint.say(&reason);
         self.tell(message, WireFault::Unusable(reason.clone()));
         self.forget(message);
         StreamableHttpError::UnexpectedServerResponse(Cow::from(reason))
@@ -239,9 +335,27 @@ impl GuardedHttp {
 
     fn broken(&self, message: &ClientJsonRpcMessage, error: EgressError) -> Failure {
         let error = GuardedError(error);
+        self.terms.complaint.say(&error.to_string());
         self.tell(message, WireFault::Closed(error.to_string()));
         self.forget(message);
         StreamableHttpError::Client(error)
+    }
+}
+
+/// What a call is told of an error status.
+fn fault_of(status: StatusCode, reason: &str, retry_after: Option<&str>) -> WireFault {
+    match status {
+        // With a challenge, a 403 wants a login as well; it is told apart before.
+        StatusCode::UNAUTHORIZED => WireFault::LoginNeeded(reason.to_owned()),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            // RFC 9110, section 10.2.3: seconds, or a date, which is left to the reader.
+            let after = retry_after
+                .and_then(|text| text.trim().parse().ok())
+                .map(Duration::from_secs);
+            let when = retry_after.map(|text| format!("; it asks to be tried again after `{}`", shown(text)));
+            WireFault::Overloaded(format!("{reason}{}", when.unwrap_or_default()), after)
+        }
+        _ => WireFault::Unusable(reason.to_owned()),
     }
 }
 
@@ -261,6 +375,14 @@ fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
         JsonRpcMessage::Request(request) => Some(&request.id),
         _ => None,
     }
+}
+
+fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::InitializeRequest(_)))
+}
+
+fn is_listen(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)))
 }
 
 fn is_discover(message: &ClientJsonRpcMessage) -> bool {

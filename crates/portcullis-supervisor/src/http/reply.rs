@@ -1,5 +1,7 @@
-use portcullis_wire::{Decoder, Frame, Limits};
-use rmcp::model::{CustomResult, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
+use portcullis_wire::{Decoder, Frame, Id, Limits};
+use rmcp::model::{
+    ClientJsonRpcMessage, CustomResult, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult,
+};
 use serde_json::Value;
 
 use super::outstanding::{Outstanding, Waiting};
@@ -35,7 +37,7 @@ fn on_one_line(data: &[u8]) -> Vec<u8> {
     data.iter().map(flatten).collect()
 }
 
-/// A frame as the message that the SDK is to see; `None` where there is nothing to see.
+/// A frame as the message that the SDK is to see, or as the answer to it; `None` where there is nothing to see.
 ///
 /// `asked` is the request that the frame came in answer to, where that is known: a reply that names no request, or
 /// one that nobody waits for, can only be its.
@@ -43,10 +45,15 @@ pub(crate) fn translate(
     frame: Frame,
     outstanding: &Outstanding,
     asked: Option<&RequestId>,
-) -> Option<ServerJsonRpcMessage> {
-    match frame {
+) -> Option<Translated> {
+    let up = match frame {
         Frame::Response { id, result } => match outstanding.claim(&id) {
-            Some((id, waiting)) => Some(result_message(id, &waiting, result)),
+            Some((id, waiting)) => {
+                if waiting.lists_tools {
+                    outstanding.params.note(&result);
+                }
+                Some(result_message(id, &waiting, result))
+            }
             None => {
                 let reason = format!("the reply is for the id `{id}`, which no request has");
                 fail(outstanding, None, asked, &reason)
@@ -75,20 +82,56 @@ pub(crate) fn translate(
             asked,
             &format!("the reply is longer than {limit} bytes"),
         ),
-        Frame::Request { method, message, .. } | Frame::Notification { method, message } => {
-            match serde_json::from_str(&message) {
-                Ok(message) => Some(message),
-                Err(error) => {
-                    tracing::debug!(%method, %error, "dropped a message that does not parse");
-                    None
-                }
+        Frame::Request { id, method, message } => match serde_json::from_str(&message) {
+            Ok(message) => Some(message),
+            Err(error) => return Some(Translated::Back(refusal(id, &method, &error))),
+        },
+        Frame::Notification { method, message } => match serde_json::from_str(&message) {
+            Ok(message) => Some(message),
+            Err(error) => {
+                tracing::debug!(%method, %error, "dropped a notification that does not parse");
+                None
             }
-        }
+        },
         Frame::Noise { text } => {
             tracing::debug!(%text, "dropped data that are not JSON-RPC");
             None
         }
+    };
+    up.map(Translated::Up)
+}
+
+/// What becomes of a frame.
+pub(crate) enum Translated {
+    /// The SDK is to see it.
+    Up(ServerJsonRpcMessage),
+    /// The server is to be told this.
+    Back(ClientJsonRpcMessage),
+}
+
+impl Translated {
+    /// What the SDK is to see.
+    pub(crate) fn up(self) -> Option<ServerJsonRpcMessage> {
+        match self {
+            Self::Up(message) => Some(message),
+            Self::Back(_) => None,
+        }
     }
+}
+
+/// The answer to a request of the server's that the SDK's types cannot hold.
+fn refusal(id: Id, method: &str, error: &serde_json::Error) -> ClientJsonRpcMessage {
+    tracing::debug!(%method, %error, "refused a request that does not parse");
+    let id = match id {
+        Id::Number(number) => RequestId::Number(number),
+        Id::String(text) => RequestId::String(text.into()),
+    };
+    let error = ErrorData::new(
+        ErrorCode::INVALID_PARAMS,
+        format!("`{method}` does not parse: {error}"),
+        None,
+    );
+    ClientJsonRpcMessage::error(error, Some(id))
 }
 
 /// Ends a request with an error that says what was wrong with its reply.

@@ -1,4 +1,4 @@
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
@@ -8,39 +8,44 @@ use rmcp::{
     transport::streamable_http_client::SseError,
 };
 use sse_stream::Sse;
+use tokio::time::Instant;
 
 use super::{
-    client::{GuardedError, GuardedHttp, LONGEST_CALL},
+    client::{Back, GuardedError, GuardedHttp, MOST_PAUSE},
     events::{Event, EventParser},
-    reply::{fail, frames, translate},
+    reply::{Translated, fail, frames, translate},
 };
 use crate::ticket::WireFault;
 
 impl GuardedHttp {
     /// A stream of events whose data are rewritten for the SDK, which parses them itself.
     ///
-    /// `asked` is the request that the stream answers; `standing` streams answer none and may be opened again and
-    /// again.
+    /// `back` is where requests of the server's are answered.
     pub(super) fn events(
         &self,
         answer: GuardedResponse,
-        asked: Option<RequestId>,
+        reading: StreamOf,
         most_bytes: usize,
-        standing: bool,
+        back: Back,
     ) -> BoxStream<'static, Result<Sse, SseError>> {
+        // A stream may be silent for as long as nothing happens; the kernel's keep-alive finds a dead peer, and a
+        // call's own deadline a server that has forgotten it.
+        let (asked, silence, resumable) = match reading {
+            StreamOf::Request(asked, longest) => (Some(asked), longest, false),
+            StreamOf::Resumed(asked) => (Some(asked), None, true),
+            StreamOf::Nobody => (None, None, false),
+        };
         let stream = Events {
-            // A stream may be silent for as long as nothing happens; the kernel's keep-alive finds a dead peer, and
-            // a call's own deadline a server that has forgotten it.
-            body: answer
-                .into_stream(if asked.is_some() { Some(LONGEST_CALL) } else { None })
-                .boxed(),
+            body: answer.into_stream(silence).boxed(),
             parser: EventParser::new(most_bytes),
             client: self.clone(),
+            standing: asked.is_none(),
             asked,
+            back,
             ready: Vec::new(),
-            resumable: false,
+            resumable,
             any: false,
-            standing,
+            opened: Instant::now(),
             over: false,
         };
         futures::stream::unfold(stream, |mut stream| async move {
@@ -51,17 +56,30 @@ impl GuardedHttp {
     }
 }
 
+/// Whose a stream is.
+pub(super) enum StreamOf {
+    /// It answers this request, and may be silent for so long; without end where that is its nature.
+    Request(RequestId, Option<Duration>),
+    /// It goes on where the stream that answers this request broke off.
+    Resumed(RequestId),
+    /// It answers none, and may be opened again and again.
+    Nobody,
+}
+
 /// A stream of events on its way to the SDK.
 struct Events {
     body: BoxStream<'static, Result<Bytes, EgressError>>,
     parser: EventParser,
     client: GuardedHttp,
     asked: Option<RequestId>,
+    back: Back,
     /// Events to give before the next is read, the last one first.
     ready: Vec<Sse>,
     /// An event had an id: the SDK goes on after it, on another stream.
     resumable: bool,
+    /// A message came.
     any: bool,
+    opened: Instant,
     standing: bool,
     over: bool,
 }
@@ -73,8 +91,10 @@ impl Events {
                 return Some(Ok(ready));
             }
             if let Some(event) = self.parser.next_event() {
-                self.any = true;
                 self.resumable |= event.id.is_some();
+                if let (Some(asked), Some(id)) = (&self.asked, &event.id) {
+                    self.client.outstanding.at_event(asked, id);
+                }
                 self.ready = self.rewrite(event);
                 self.ready.reverse();
                 continue;
@@ -110,15 +130,20 @@ impl Events {
     }
 
     /// One event may hold several messages, or none; its id and retry reach the SDK in any case.
-    fn rewrite(&self, event: Event) -> Vec<Sse> {
-        let mut rewritten: Vec<Sse> = match &event.data {
-            Some(data) if matches!(event.event.as_deref(), None | Some("" | "message")) => frames(data)
-                .into_iter()
-                .filter_map(|frame| translate(frame, &self.client.outstanding, self.asked.as_ref()))
-                .filter_map(|message| event_of(&message))
-                .collect(),
-            _ => Vec::new(),
-        };
+    fn rewrite(&mut self, event: Event) -> Vec<Sse> {
+        let mut rewritten = Vec::new();
+        if let Some(data) = &event.data
+            && matches!(event.event.as_deref(), None | Some("" | "message"))
+        {
+            for frame in frames(data) {
+                match translate(frame, &self.client.outstanding, self.asked.as_ref()) {
+                    Some(Translated::Up(message)) => rewritten.extend(event_of(&message)),
+                    Some(Translated::Back(answer)) => self.client.answer_back(self.back.clone(), answer),
+                    None => {}
+                }
+            }
+        }
+        self.any |= !rewritten.is_empty();
         if rewritten.is_empty() {
             rewritten.push(Sse::default());
         }
@@ -132,7 +157,8 @@ impl Events {
     /// Tells a call that waits on this stream why nothing more will come; not where the SDK may yet go on.
     fn ended(&self, reason: &str) {
         if self.standing {
-            if self.any {
+            // One that lived long was of use, though nothing happened on it.
+            if self.any || self.opened.elapsed() >= MOST_PAUSE {
                 self.client.barren.store(0, Ordering::Relaxed);
             } else {
                 self.client.barren.fetch_add(1, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use std::{
 
 use futures::StreamExt;
 use portcullis_config::{HttpSpec, Sources, Template};
+use portcullis_egress::EgressLog;
 use rmcp::{
     RoleClient, ServiceExt,
     model::{
@@ -23,28 +24,36 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{client::GuardedHttp, connect::http_client, connect_http};
+use super::{Complaint, HttpTerms, client::GuardedHttp, connect::http_client, connect_http};
 use crate::{
     ticket::{Ticket, WireFault},
     transport::RawArguments,
 };
+
+mod supervised;
 
 /// A server that answers each request with what `answer` says of it, and closes.
 struct Server {
     address: SocketAddr,
     /// Head and body of each request, in one text.
     seen: Arc<Mutex<Vec<String>>>,
+    listening: tokio::task::JoinHandle<()>,
 }
 
 impl Server {
     async fn new(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at("127.0.0.1:0".parse().unwrap(), answer).await
+    }
+
+    async fn at(address: SocketAddr, answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<String>>>::default();
         let (all, answer) = (Arc::clone(&seen), Arc::new(answer));
-        tokio::spawn(async move {
+        let listening = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let (all, answer) = (Arc::clone(&all), Arc::clone(&answer));
                 tokio::spawn(async move {
@@ -62,7 +71,17 @@ impl Server {
                 });
             }
         });
-        Self { address, seen }
+        Self {
+            address,
+            seen,
+            listening,
+        }
+    }
+
+    /// Takes no more connections, from now on.
+    async fn stop(self) {
+        self.listening.abort();
+        let _ = self.listening.await;
     }
 
     fn spec(&self) -> HttpSpec {
@@ -94,6 +113,18 @@ fn spec(address: SocketAddr) -> HttpSpec {
         url,
         headers: BTreeMap::new(),
         egress: vec![format!("http://{address}").parse().unwrap()],
+    }
+}
+
+/// What a test that looks at none of it connects with.
+fn terms() -> HttpTerms {
+    HttpTerms {
+        hub: None,
+        log: EgressLog::default(),
+        closed: CancellationToken::new(),
+        tools_changed: Arc::default(),
+        patience: Duration::from_secs(10),
+        complaint: Complaint::default(),
     }
 }
 
@@ -148,7 +179,7 @@ async fn post(
 /// fault that the ticket tells, and whether the call counts as sent.
 async fn outcome(answer: Vec<u8>, session: Option<&str>) -> (String, Option<WireFault>, bool) {
     let server = Server::new(move |_| answer.clone()).await;
-    let client = http_client(&server.spec(), &Nothing).unwrap();
+    let client = http_client(&server.spec(), &Nothing, terms()).unwrap();
     let ticket = Arc::new(Ticket::default());
     let text = match post(&client, &server.spec().url, session, &ticket).await {
         Ok(StreamableHttpPostResponse::Accepted) => "accepted".to_owned(),
@@ -356,17 +387,22 @@ async fn a_status_is_told_for_what_it_is() {
         (
             reply("401 Unauthorized", login, b""),
             "AuthRequired",
-            "login needed",
+            "login: the server answered with status 401 Unauthorized (`Bearer realm=\"x\"`)",
         ),
         (
             reply("403 Forbidden", login, b""),
             "InsufficientScope",
-            "login needed",
+            "login: the server answered with status 403 Forbidden (`Bearer",
         ),
         (
             reply("401 Unauthorized", html, b"no"),
             "UnexpectedServerResponse",
-            "status 401 Unauthorized: no",
+            "login: the server answered with status 401 Unauthorized: no",
+        ),
+        (
+            reply("403 Forbidden", html, b"not you"),
+            "UnexpectedServerResponse",
+            "unusable: the server answered with status 403 Forbidden: not you",
         ),
         (
             reply("400 Bad Request", html, b"bad\x1b[31m\nthing"),
@@ -381,9 +417,20 @@ async fn a_status_is_told_for_what_it_is() {
         (
             reply("429 Too Many", "retry-after: 7", b""),
             "retry_after: Some(\"7\")",
-            "status 429",
+            "overloaded for Some(7s): the server answered with status 429 Too Many Requests; it asks to be tried again \
+             after `7`",
         ),
-        (reply("503 Away", html, b""), "HttpStatus", "status 503"),
+        (
+            reply("503 Away", "retry-after: Fri, 31 Dec 1999 23:59:59 GMT", b""),
+            "HttpStatus",
+            "overloaded for None: the server answered with status 503 Service Unavailable; it asks to be tried again \
+             after `Fri,",
+        ),
+        (
+            reply("500 Oops", html, b""),
+            "HttpStatus",
+            "unusable: the server answered with status 500",
+        ),
         (
             reply("200 OK", html, b"<html>"),
             "UnexpectedServerResponse",
@@ -395,10 +442,13 @@ async fn a_status_is_told_for_what_it_is() {
             text.starts_with("failure") && text.contains(failure),
             "{text} is no {failure}"
         );
-        assert!(
-            matches!(&fault, Some(WireFault::Unusable(reason)) if reason.contains(part)),
-            "{fault:?} without {part}"
-        );
+        let fault = match fault.unwrap() {
+            WireFault::Unusable(reason) => format!("unusable: {reason}"),
+            WireFault::LoginNeeded(reason) => format!("login: {reason}"),
+            WireFault::Overloaded(reason, after) => format!("overloaded for {after:?}: {reason}"),
+            WireFault::Closed(reason) => format!("closed: {reason}"),
+        };
+        assert!(fault.contains(part), "{fault} without {part}");
         assert!(sent);
     }
     check(reply("202 Accepted", html, b""), "accepted").await;
@@ -436,7 +486,7 @@ async fn a_connection_that_is_not_made_leaves_the_call_unsent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let spec = spec(listener.local_addr().unwrap());
     drop(listener);
-    let client = http_client(&spec, &Nothing).unwrap();
+    let client = http_client(&spec, &Nothing, terms()).unwrap();
     let ticket = Arc::new(Ticket::default());
     let error = post(&client, &spec.url, None, &ticket).await.unwrap_err();
     assert!(
@@ -453,7 +503,7 @@ async fn a_connection_that_is_not_made_leaves_the_call_unsent() {
     );
     // Withdrawn, it never goes out.
     let server = Server::new(|_| reply("202 Accepted", JSON, b"")).await;
-    let client = http_client(&server.spec(), &Nothing).unwrap();
+    let client = http_client(&server.spec(), &Nothing, terms()).unwrap();
     assert!(post(&client, &server.spec().url, None, &ticket).await.is_err());
     assert!(server.seen().is_empty());
 }
@@ -466,7 +516,7 @@ async fn arguments_and_configured_headers_go_out_as_they_are() {
         .insert("X-Api-Key".to_owned(), Template::literal("k3y"));
     spec.headers
         .insert("Authorization".to_owned(), Template::literal("Bearer t0ken"));
-    let client = http_client(&spec, &Nothing).unwrap();
+    let client = http_client(&spec, &Nothing, terms()).unwrap();
     post(&client, &spec.url, Some("s1"), &Arc::default())
         .await
         .unwrap();
@@ -501,7 +551,7 @@ fn what_cannot_be_set_up_is_said_before_anything_is_sent() {
     ] {
         let mut spec = spec(address);
         spec.headers.insert(name.to_owned(), Template::parse(value));
-        let error = http_client(&spec, &Nothing)
+        let error = http_client(&spec, &Nothing, terms())
             .err()
             .map(|error| error.to_string())
             .unwrap();
@@ -510,7 +560,7 @@ fn what_cannot_be_set_up_is_said_before_anything_is_sent() {
     }
     let mut elsewhere = spec(address);
     elsewhere.egress = vec!["example.com".parse().unwrap()];
-    let error = http_client(&elsewhere, &Nothing)
+    let error = http_client(&elsewhere, &Nothing, terms())
         .err()
         .map(|error| error.to_string())
         .unwrap();
@@ -553,7 +603,7 @@ fn legacy(request: &str) -> Vec<u8> {
 #[tokio::test]
 async fn the_sdk_shakes_hands_lists_and_calls_over_it() {
     let server = Server::new(legacy).await;
-    let transport = connect_http(&server.spec(), &Nothing).unwrap();
+    let transport = connect_http(&server.spec(), &Nothing, terms()).unwrap();
     let running = tokio::time::timeout(Duration::from_secs(10), ().serve(transport))
         .await
         .unwrap()
@@ -597,8 +647,15 @@ async fn the_sdk_shakes_hands_lists_and_calls_over_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_keeps_ending_empty_is_opened_ever_more_slowly() {
-    let server = Server::new(|_| reply("200 OK", EVENTS, b"")).await;
-    let client = http_client(&server.spec(), &Nothing).unwrap();
+    // Nothing at all, a comment, and an event that only names the place to go on from.
+    let bodies = [&b""[..], b": hi\n\n", b"id: 1\nretry: 1\ndata:\n\n"];
+    let turn = std::sync::atomic::AtomicUsize::new(0);
+    let server = Server::new(move |_| {
+        let turn = turn.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        reply("200 OK", EVENTS, bodies[turn % bodies.len()])
+    })
+    .await;
+    let client = http_client(&server.spec(), &Nothing, terms()).unwrap();
     let url: Arc<str> = server.spec().url.as_str().into();
     let mut pauses = Vec::new();
     for _ in 0..10 {
@@ -607,7 +664,7 @@ async fn a_stream_that_keeps_ending_empty_is_opened_ever_more_slowly() {
             .get_stream(Arc::clone(&url), None, None, None, HashMap::new())
             .await
             .unwrap();
-        assert_eq!(stream.count().await, 0);
+        stream.count().await;
         pauses.push(began.elapsed().as_millis());
     }
     assert!(pauses.is_sorted(), "{pauses:?}");
@@ -616,5 +673,5 @@ async fn a_stream_that_keeps_ending_empty_is_opened_ever_more_slowly() {
 
 const _: fn() = || {
     fn is_transport<T: rmcp::transport::Transport<RoleClient>>(_: T) {}
-    let _ = |spec: HttpSpec| connect_http(&spec, &Nothing).map(is_transport);
+    let _ = |spec: HttpSpec| connect_http(&spec, &Nothing, terms()).map(is_transport);
 };

@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use portcullis_config::{ServerSpec, Sources};
+use portcullis_egress::{EgressLog, EgressRules};
 use portcullis_types::ServerId;
 use ractor::{Actor, ActorRef, call_t};
 use tokio::{sync::mpsc, time::timeout};
@@ -30,6 +31,9 @@ pub struct SupervisorOptions {
     pub sources: Arc<dyn Sources + Send + Sync>,
     /// Who answers elicitations; with none, each is declined at once.
     pub elicitation: Option<Arc<dyn ElicitationResponder>>,
+    /// Where the hub as a whole may connect: no server gets what these do not allow, whatever its own rules say.
+    /// With none, each server's own rules stand alone.
+    pub egress: Option<EgressRules>,
 }
 
 impl SupervisorOptions {
@@ -42,6 +46,7 @@ impl SupervisorOptions {
             spawner: Arc::new(GroupSpawner),
             sources,
             elicitation: None,
+            egress: None,
         }
     }
 }
@@ -73,12 +78,20 @@ impl Supervisor {
             sources: options.sources,
             elicitation: options.elicitation,
             stop: options.stop,
+            egress: options.egress,
             children: children.clone(),
         };
         let mut upstreams = BTreeMap::new();
         let mut arguments = Vec::new();
         for spec in specs {
-            let upstream = Upstream::new(spec);
+            let (id, tell) = (spec.id.clone(), events.clone());
+            let egress = EgressLog::new(move |record| {
+                let _ = tell.send(SupervisorEvent::Egress {
+                    server: id.clone(),
+                    record,
+                });
+            });
+            let upstream = Upstream::new(spec, egress);
             if upstreams
                 .insert(upstream.id().clone(), upstream.clone())
                 .is_some()

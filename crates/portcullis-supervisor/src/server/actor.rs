@@ -166,7 +166,7 @@ impl ServerState {
         // Tracked like the children: an attempt that is given up may just have started one.
         let attempts = around.children.clone();
         self.link.spawn(attempts.track_future(async move {
-            let message = match connect(upstream.spec(), generation, era, &around).await {
+            let message = match connect(&upstream, generation, era, &around).await {
                 Ok(established) => ServerMessage::Established {
                     generation,
                     established: Box::new(established),
@@ -332,12 +332,13 @@ impl ServerState {
             current.connection.peer.clone(),
             self.arguments.upstream.timeouts().list,
         );
+        let headers = current.promotes_headers();
         let actor = myself.clone();
         self.link.spawn(async move {
             if settled {
                 sleep(LIST_QUIET).await;
             }
-            let result = list_tools(&peer, deadline)
+            let result = list_tools(&peer, deadline, headers)
                 .await
                 .map_err(|error| error.to_string());
             let _ = actor.send_message(ServerMessage::Listed { generation, result });

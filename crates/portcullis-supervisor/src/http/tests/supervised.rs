@@ -1,0 +1,457 @@
+//! Whole servers over HTTP, under their actors.
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use portcullis_config::{Origin, Protocol, ServerSpec, Timeouts, TransportSpec};
+use portcullis_egress::{EgressOutcome, EgressRules};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+
+use super::*;
+use crate::{CallFault, Supervisor, SupervisorEvent, SupervisorOptions, Upstream};
+
+const WAIT: Duration = Duration::from_secs(10);
+
+struct Hub {
+    supervisor: Supervisor,
+    events: mpsc::UnboundedReceiver<SupervisorEvent>,
+}
+
+impl Hub {
+    async fn new(http: HttpSpec, protocol: Protocol) -> Self {
+        Self::within(http, protocol, None).await
+    }
+
+    async fn within(http: HttpSpec, protocol: Protocol, hub: Option<EgressRules>) -> Self {
+        let spec = ServerSpec {
+            id: "s".parse().unwrap(),
+            display_name: "s".to_owned(),
+            description: None,
+            transport: TransportSpec::Http(http),
+            timeouts: Timeouts::uniform(Duration::from_secs(5)),
+            protocol,
+            enabled: true,
+            disabled_tools: BTreeSet::new(),
+            disabled_auto_approve_tools: BTreeSet::new(),
+            origin: Origin::default(),
+        };
+        let (tell, events) = mpsc::unbounded_channel();
+        let mut options = SupervisorOptions::new(Arc::new(Nothing));
+        options.lifecycle.base = Duration::from_millis(20);
+        options.egress = hub;
+        let supervisor = Supervisor::start(vec![spec], options, tell).await.unwrap();
+        Self { supervisor, events }
+    }
+
+    fn upstream(&self) -> Upstream {
+        self.supervisor.upstream(&"s".parse().unwrap()).unwrap().clone()
+    }
+
+    /// The first event from now on of which `find` says something.
+    async fn event<T>(&mut self, find: impl Fn(&SupervisorEvent) -> Option<T>) -> T {
+        let next = async {
+            loop {
+                if let Some(found) = find(&self.events.recv().await.unwrap()) {
+                    return found;
+                }
+            }
+        };
+        timeout(WAIT, next).await.unwrap()
+    }
+
+    /// Waits for a state, and gives its reason.
+    async fn state(&mut self, wanted: &str) -> String {
+        self.event(|event| match event {
+            SupervisorEvent::State { to, reason, .. } if *to == wanted => Some(reason.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn call(&self, arguments: &str) -> Result<String, CallFault> {
+        let upstream = self.upstream();
+        let ready = upstream.ready(Instant::now() + WAIT, 0).await?;
+        ready.call("t", arguments.into(), upstream.timeouts()).await
+    }
+}
+
+/// A server of the older era with sessions, which it may lose.
+#[derive(Default)]
+struct Site {
+    sessions: Mutex<BTreeSet<String>>,
+    begun: AtomicUsize,
+    /// Calls that it carried out, and calls that it turned away.
+    executed: AtomicUsize,
+    turned_away: AtomicUsize,
+    /// It forgets each session as soon as it has begun it.
+    forgetful: AtomicBool,
+    /// It begins no more sessions.
+    shut: AtomicBool,
+}
+
+impl Site {
+    fn answer(&self, request: &str) -> Vec<u8> {
+        let session = header_of(request, "mcp-session-id");
+        if request.contains(r#""method":"initialize""#) {
+            if self.shut.load(Ordering::SeqCst) {
+                return reply("500 Shut", "content-type: text/plain", b"shut");
+            }
+            let session = format!("s{}", self.begun.fetch_add(1, Ordering::SeqCst));
+            let kind = format!("{JSON}\r\nmcp-session-id: {session}");
+            self.sessions.lock().unwrap().insert(session);
+            return reply("200 OK", &kind, initialized(request).as_bytes());
+        }
+        let known = session.is_some_and(|session| self.sessions.lock().unwrap().contains(session));
+        if request.starts_with("DELETE") {
+            self.sessions.lock().unwrap().clear();
+            return reply("200 OK", JSON, b"");
+        }
+        let call = request.contains(r#""method":"tools/call""#);
+        if !known || (call && self.forgetful.load(Ordering::SeqCst)) {
+            if call {
+                self.turned_away.fetch_add(1, Ordering::SeqCst);
+            }
+            return reply("404 Not Found", "content-type: text/plain", b"no such session");
+        }
+        if call {
+            self.executed.fetch_add(1, Ordering::SeqCst);
+        }
+        self::legacy(request)
+    }
+
+    fn lose_sessions(&self) {
+        self.sessions.lock().unwrap().clear();
+    }
+}
+
+fn header_of<'a>(request: &'a str, name: &str) -> Option<&'a str> {
+    let head = request.split_once("\r\n\r\n")?.0;
+    head.lines().find_map(|line| {
+        let (found, value) = line.split_once(": ")?;
+        found.eq_ignore_ascii_case(name).then_some(value)
+    })
+}
+
+fn id_of(request: &str) -> Value {
+    let body = request.split_once("\r\n\r\n").unwrap().1;
+    serde_json::from_str::<Value>(body).unwrap()["id"].clone()
+}
+
+fn initialized(request: &str) -> String {
+    let id = id_of(request);
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
+    )
+}
+
+async fn site() -> (Arc<Site>, Server) {
+    let site = Arc::<Site>::default();
+    let shared = Arc::clone(&site);
+    let server = Server::new(move |request| shared.answer(request)).await;
+    (site, server)
+}
+
+/// Report 32.
+#[tokio::test]
+async fn ten_calls_that_find_the_session_lost_share_one_new_one_and_go_out_once_more() {
+    let (site, server) = site().await;
+    let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+    hub.state("ready").await;
+    site.lose_sessions();
+    let calls = (0..10).map(|_| hub.call("{}"));
+    for result in futures::future::join_all(calls).await {
+        assert_eq!(result.unwrap(), r#"{"content":1.0}"#);
+    }
+    assert_eq!(site.begun.load(Ordering::SeqCst), 2, "one session more");
+    assert_eq!(site.executed.load(Ordering::SeqCst), 10);
+    assert!(site.turned_away.load(Ordering::SeqCst) <= 10);
+    // The tools may be others in the new session.
+    let listed = |event: &SupervisorEvent| match event {
+        SupervisorEvent::Tools { version, .. } => Some(*version),
+        _ => None,
+    };
+    assert_eq!(hub.event(listed).await, 2);
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_each_session_is_asked_twice_and_no_more() {
+    let (site, server) = site().await;
+    let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+    hub.state("ready").await;
+    site.forgetful.store(true, Ordering::SeqCst);
+    let fault = hub.call("{}").await.unwrap_err();
+    assert!(
+        matches!(&fault, CallFault::BadReply { reason } if reason.contains("lost the session again")),
+        "{fault:?}"
+    );
+    assert_eq!(site.begun.load(Ordering::SeqCst), 2);
+    assert_eq!(site.turned_away.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_set_up_anew_ends_the_connection() {
+    let (site, server) = site().await;
+    let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+    hub.state("ready").await;
+    site.lose_sessions();
+    site.shut.store(true, Ordering::SeqCst);
+    let fault = hub.call("{}").await.unwrap_err();
+    assert!(matches!(fault, CallFault::NotSent { .. }), "{fault:?}");
+    hub.state("backing_off").await;
+    assert_eq!(site.executed.load(Ordering::SeqCst), 0);
+    // It comes back by itself.
+    site.shut.store(false, Ordering::SeqCst);
+    hub.state("ready").await;
+    hub.call("{}").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_went_away_leaves_ready_and_comes_back() {
+    let (site, server) = site().await;
+    let address = server.address;
+    let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+    hub.state("ready").await;
+    server.stop().await;
+    let fault = hub.call("{}").await.unwrap_err();
+    assert!(
+        matches!(&fault, CallFault::NotSent { reason } if reason.contains("cannot be connected to")),
+        "{fault:?}"
+    );
+    hub.state("backing_off").await;
+    site.lose_sessions();
+    let shared = Arc::clone(&site);
+    let _server = Server::at(address, move |request| shared.answer(request)).await;
+    hub.state("ready").await;
+    hub.call("{}").await.unwrap();
+    assert_eq!(site.executed.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn the_end_of_the_hub_ends_the_session() {
+    let (site, server) = site().await;
+    let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+    hub.state("ready").await;
+    hub.supervisor.shutdown().await.unwrap();
+    let ended = async {
+        while !site.sessions.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(WAIT, ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_used_says_why() {
+    const OLD: &str = "event: endpoint\ndata: /messages?session=1\n\n";
+    let old = |request: &str| match request {
+        _ if request.starts_with("GET") => reply("200 OK", EVENTS, OLD.as_bytes()),
+        _ => reply("405 Method Not Allowed", "content-type: text/plain", b""),
+    };
+    let login = |_: &str| reply("401 Unauthorized", "www-authenticate: Bearer realm=\"x\"", b"");
+    let busy = |_: &str| reply("503 Away", "retry-after: 9\r\ncontent-type: text/plain", b"later");
+    let missing = |_: &str| reply("404 Not Found", "content-type: text/plain", b"nothing here");
+    type Answer = fn(&str) -> Vec<u8>;
+    let cases: [(Answer, &str); 4] = [
+        (old, "speaks the HTTP+SSE transport of 2024-11-05"),
+        (login, "login needed: the server answered with status 401"),
+        (busy, "status 503 Service Unavailable: later"),
+        (missing, "status 404 Not Found: nothing here"),
+    ];
+    for protocol in [Protocol::Auto, Protocol::Initialize] {
+        for (answer, part) in cases {
+            let server = Server::new(answer).await;
+            let mut hub = Hub::new(server.spec(), protocol).await;
+            let reason = hub.state("backing_off").await;
+            assert!(reason.contains(part), "{reason:?} without {part:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn connections_are_told_with_their_rule_and_address() {
+    let (_, server) = site().await;
+    let rule = format!("http://{}/", server.address);
+    let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+    let told = |event: &SupervisorEvent| match event {
+        SupervisorEvent::Egress { record, .. } => Some(record.clone()),
+        _ => None,
+    };
+    let record = hub.event(told).await;
+    assert_eq!(record.target, rule.trim_end_matches('/'));
+    assert_eq!(record.rule.as_deref(), Some(rule.as_str()));
+    assert_eq!(record.address, Some(server.address.ip()));
+    assert_eq!(record.outcome, EgressOutcome::Allowed);
+    hub.state("ready").await;
+    assert!(hub.upstream().egress().connections >= 1);
+}
+
+#[tokio::test]
+async fn what_the_hub_does_not_allow_is_refused_whatever_the_server_has() {
+    let (_, server) = site().await;
+    let rules = EgressRules::new(vec!["*.example.com".parse().unwrap()]);
+    let mut hub = Hub::within(server.spec(), Protocol::Initialize, Some(rules)).await;
+    let refused = hub
+        .event(|event| match event {
+            SupervisorEvent::Egress { record, .. } => Some(record.outcome.clone()),
+            _ => None,
+        })
+        .await;
+    assert!(matches!(refused, EgressOutcome::Refused(_)), "{refused:?}");
+    let reason = hub.state("backing_off").await;
+    assert!(reason.contains("the rules of the whole hub"), "{reason}");
+    assert!(server.seen().is_empty());
+}
+
+/// A server of the newer era, whose one good tool has an argument in a header.
+fn modern(request: &str) -> Vec<u8> {
+    const GOOD: &str = r#"{"name":"t","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}}"#;
+    const BAD: &str = r#"{"name":"bad","inputSchema":{"type":"object","properties":{"r":{"type":"number","x-mcp-header":"R"}}}}"#;
+    let result = match request {
+        _ if request.contains(r#""method":"server/discover""#) => {
+            r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#.to_owned()
+        }
+        _ if request.contains(r#""method":"tools/list""#) => {
+            format!(r#"{{"resultType":"complete","tools":[{BAD},{GOOD}]}}"#)
+        }
+        _ => {
+            let region = header_of(request, "mcp-param-region").unwrap_or("none");
+            format!(r#"{{"resultType":"complete","content":["{region}"]}}"#)
+        }
+    };
+    let id = id_of(request);
+    reply(
+        "200 OK",
+        JSON,
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).as_bytes(),
+    )
+}
+
+/// As [`modern`], and tells one change on each subscription before it ends it.
+fn changing(request: &str) -> Vec<u8> {
+    if request.contains(r#""method":"server/discover""#) {
+        let plain = String::from_utf8(modern(request)).unwrap();
+        let body = plain.split_once("\r\n\r\n").unwrap().1;
+        let body = body.replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#);
+        return reply("200 OK", JSON, body.as_bytes());
+    }
+    if !request.contains(r#""method":"subscriptions/listen""#) {
+        return modern(request);
+    }
+    let meta = format!(
+        r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#,
+        id_of(request)
+    );
+    let acknowledged = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{{"toolsListChanged":true}}}}}}"#
+    );
+    let changed =
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{{meta}}}}}"#);
+    reply(
+        "200 OK",
+        EVENTS,
+        format!("data: {acknowledged}\n\ndata: {changed}\n\n").as_bytes(),
+    )
+}
+
+#[tokio::test]
+async fn changes_of_the_tools_come_by_subscription_and_it_is_opened_again() {
+    let server = Server::new(changing).await;
+    let mut hub = Hub::new(server.spec(), Protocol::Modern).await;
+    for wanted in 1..=3 {
+        let version = hub
+            .event(|event| match event {
+                SupervisorEvent::Tools { version, .. } => Some(*version),
+                _ => None,
+            })
+            .await;
+        assert_eq!(version, wanted);
+    }
+    let subscriptions = server.seen();
+    let subscriptions = subscriptions
+        .iter()
+        .filter(|seen| seen.contains("subscriptions/listen"));
+    // The third listing follows the second subscription, or the end of the burst of the first.
+    assert!((1..=3).contains(&subscriptions.count()));
+}
+
+#[tokio::test]
+async fn annotated_arguments_go_out_as_headers_and_bad_annotations_cost_the_tool() {
+    let server = Server::new(modern).await;
+    let mut hub = Hub::new(server.spec(), Protocol::Auto).await;
+    let list = hub
+        .event(|event| match event {
+            SupervisorEvent::Tools { list, .. } => Some(Arc::clone(list)),
+            _ => None,
+        })
+        .await;
+    let names: Vec<_> = list.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["t"]);
+    assert!(list.reports[0].contains("`bad`") && list.reports[0].contains("x-mcp-header"));
+    for (arguments, seen) in [(r#"{"r":"eu"}"#, "eu"), ("{}", "none")] {
+        let raw = hub.call(arguments).await.unwrap();
+        assert!(raw.contains(&format!(r#""content":["{seen}"]"#)), "{raw}");
+    }
+}
+
+/// A server of the older era that asks, on the stream of a call, what no type of the SDK holds, and answers the call
+/// once it has its own answer.
+#[tokio::test]
+async fn a_request_of_the_servers_that_does_not_parse_is_answered() {
+    let ask = r#"{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":7}"#;
+    let server = Server::new(move |request| {
+        if request.contains(r#""method":"tools/call""#) {
+            let call = self::legacy(request);
+            let text = String::from_utf8(call).unwrap();
+            let events = text.split_once("\r\n\r\n").unwrap().1;
+            return reply("200 OK", EVENTS, format!("data: {ask}\n\n{events}").as_bytes());
+        }
+        self::legacy(request)
+    })
+    .await;
+    let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+    hub.state("ready").await;
+    assert_eq!(hub.call("{}").await.unwrap(), r#"{"content":1.0}"#);
+    let answered = async {
+        while !server.seen().iter().any(|seen| seen.contains(r#""id":"q1""#)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(WAIT, answered).await.unwrap();
+    let answer = server
+        .seen()
+        .into_iter()
+        .find(|seen| seen.contains(r#""id":"q1""#))
+        .unwrap();
+    assert!(
+        answer.contains("mcp-session-id: s1") && answer.contains("\"error\""),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_never_begins_is_waited_for_as_long_as_the_request_may_take() {
+    // Accepts and never answers.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let spec = spec(listener.local_addr().unwrap());
+    let mut terms = terms();
+    terms.patience = Duration::from_millis(50);
+    let client = http_client(&spec, &Nothing, terms).unwrap();
+    let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
+    let mut call = CallToolRequest::new(CallToolRequestParams::new("t"));
+    call.extensions
+        .insert(crate::transport::CallCap(Duration::from_millis(60)));
+    for (request, after) in [(list, "50 ms"), (ClientRequest::CallToolRequest(call), "60 ms")] {
+        let message = ClientJsonRpcMessage::request(request, RequestId::Number(1));
+        let posted = client.post_message(spec.url.as_str().into(), message, None, None, HashMap::new());
+        let error = timeout(WAIT, posted).await.unwrap().err().unwrap().to_string();
+        assert!(
+            error.contains(&format!("did not begin to answer within {after}")),
+            "{error}"
+        );
+    }
+}
