@@ -37,7 +37,7 @@ fn main() -> std::process::ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["hub", mark, mode] => hub::play(mark, mode),
-        ["server", mark, server] => server::play(mark, server),
+        ["server", mark, server] => hub::serve(mark, server),
         ["descendant", mark, verbs @ ..] => server::descend(mark, verbs),
         ["figures"] => figures::print(),
         ["--list", ..] => {}

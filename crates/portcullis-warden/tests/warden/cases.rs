@@ -148,7 +148,8 @@ fn start_hub(mark: &str, mode: &str, step_down: bool) -> Child {
     command
         .args(["hub", mark, mode])
         .stdin(Stdio::piped())
-        .stderr(Stdio::null());
+        .stderr(Stdio::null())
+        .env("RUST_BACKTRACE", "0");
     command
         .spawn()
         .expect("`setpriv` of util-linux, to try this as an unprivileged user")

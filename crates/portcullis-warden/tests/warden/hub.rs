@@ -1,4 +1,4 @@
-//! A hub with one server.
+//! A hub with one server, and the server.
 
 use std::{
     io::{Read, Write},
@@ -8,6 +8,8 @@ use std::{
 };
 
 use portcullis_warden::{Launch, Limits, Order, Program, Report, STOP, Warden};
+
+use crate::server::{be_deaf, leave_behind, stay};
 
 /// A server that is started by `warden`.
 pub(crate) struct Running {
@@ -98,5 +100,19 @@ pub(crate) fn play(mark: &str, mode: &str) {
         }
         "panic" => panic!("a test asked for it"),
         other => panic!("`{other}` is no mode"),
+    }
+}
+
+/// A server that leaves eleven processes behind, and then does as `kind` says: `polite` exits at the end of its input,
+/// `deaf` does not and ignores SIGTERM too.
+pub(crate) fn serve(mark: &str, kind: &str) {
+    leave_behind(mark);
+    if kind == "deaf" {
+        be_deaf();
+    }
+    rustix::thread::set_name(c"staying").unwrap();
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    if kind == "deaf" {
+        stay();
     }
 }

@@ -1,7 +1,6 @@
-//! The server, and what it leaves behind.
+//! What a server leaves behind.
 
 use std::{
-    io::Read,
     os::unix::process::CommandExt,
     process::{Command, Stdio},
     time::Duration,
@@ -10,12 +9,11 @@ use std::{
 use nix::sys::signal::{SigSet, Signal};
 use rustix::process::{getpid, set_child_subreaper, setsid};
 
-/// How many processes [`play`] leaves behind.
+/// How many processes [`leave_behind`] leaves behind.
 pub(crate) const LEFT_BEHIND: usize = 11;
 
-/// Leaves eleven processes behind, and then does as `kind` says: `polite` exits at the end of its input, `deaf` does
-/// not and ignores SIGTERM too.
-pub(crate) fn play(mark: &str, kind: &str) {
+/// Leaves eleven processes behind.
+pub(crate) fn leave_behind(mark: &str) {
     // The eleven are the last words of each line, and the one that stays beside another.
     for verbs in [
         "",
@@ -30,15 +28,6 @@ pub(crate) fn play(mark: &str, kind: &str) {
         "session subreaper beside session fork session deaf",
     ] {
         spawn(mark, &verbs.split_whitespace().collect::<Vec<_>>());
-    }
-    if kind == "deaf" {
-        be_deaf();
-    }
-    rustix::thread::set_name(c"staying").unwrap();
-    let mut all = Vec::new();
-    std::io::stdin().read_to_end(&mut all).unwrap();
-    if kind == "deaf" {
-        stay();
     }
 }
 
@@ -82,7 +71,7 @@ fn spawn(mark: &str, verbs: &[&str]) {
     drop(command.spawn().unwrap());
 }
 
-fn be_deaf() {
+pub(crate) fn be_deaf() {
     let mut deaf = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
         deaf.add(signal);
@@ -91,7 +80,7 @@ fn be_deaf() {
 }
 
 /// Longer than any test, and not for ever.
-fn stay() -> ! {
+pub(crate) fn stay() -> ! {
     rustix::thread::set_name(c"staying").unwrap();
     std::thread::sleep(Duration::from_secs(120));
     std::process::exit(0);
