@@ -27,7 +27,7 @@ const UNPRIVILEGED: &str = "65534";
 
 /// Runs the cases whose names hold one of `filters`, or all.
 pub(crate) fn run(filters: &[&str]) -> ExitCode {
-    let cases: [(&str, fn()); 17] = [
+    let cases: [(&str, fn()); 18] = [
         ("nothing_survives_a_close", || check_end("close")),
         ("nothing_survives_a_drop", || check_end("drop")),
         ("nothing_survives_a_panic", || check_end("panic")),
@@ -43,6 +43,7 @@ pub(crate) fn run(filters: &[&str]) -> ExitCode {
             "processes_that_breed_do_not_get_away",
             processes_that_breed_do_not_get_away,
         ),
+        ("a_fork_bomb_ends", a_fork_bomb_ends),
         (
             "what_a_killed_keeper_leaves_goes_too",
             what_a_killed_keeper_leaves_goes_too,
@@ -240,6 +241,20 @@ fn processes_that_breed_do_not_get_away() {
             begun.elapsed().as_millis()
         );
     }
+}
+
+/// As nobody: root is exempt from the limit of processes that keeps the machine usable.
+fn a_fork_bomb_ends() {
+    let mark = new_mark();
+    let mut hub = start_hub(&mark, "killed-bomb", rustix::process::geteuid().is_root());
+    let begun = Instant::now();
+    while marked(&mark).len() < 40 {
+        assert!(begun.elapsed() < 2 * MOST, "it does not go off");
+    }
+    hub.kill().unwrap();
+    hub.wait().unwrap();
+    let took = await_none(&mark, MOST);
+    println!("  gone {} ms after the hub was killed", took.as_millis());
 }
 
 /// A server that kills its parent.

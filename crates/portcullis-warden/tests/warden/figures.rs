@@ -3,14 +3,15 @@
 use std::{
     fs,
     hint::black_box,
-    io::Read,
+    io::{Read, Write},
     process::{Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
-use portcullis_warden::{Program, Warden};
+use portcullis_warden::{Launch, Program, Report, Warden};
 
-use crate::hub::{Running, order, start};
+use crate::hub::{Running, next_report, order, start};
 
 const SERVERS: usize = 32;
 
@@ -65,7 +66,7 @@ pub(crate) fn print() {
     println!("private memory of a warden: {warden} KiB; of each of {SERVERS} keepers: {keepers:?} KiB");
     for gib in [0, 2] {
         let ballast = vec![1_u8; gib << 30];
-        for _ in 0..3 {
+        for _ in 0..5 {
             println!("host of {gib} GiB: {}", spawn_times());
         }
         black_box(&ballast);
@@ -84,6 +85,20 @@ fn spawn_times() -> String {
         .collect();
     let one_by_one = begun.elapsed();
     drop(servers);
+    thread::sleep(Duration::from_secs(1));
+
+    let begun = Instant::now();
+    let order = order("/bin/cat", &[]).encode().unwrap();
+    let mut asked: Vec<Launch> = (0..SERVERS).map(|_| warden.launch().unwrap()).collect();
+    for launch in &mut asked {
+        launch.control.write_all(&order).unwrap();
+    }
+    for launch in &mut asked {
+        assert!(matches!(next_report(launch), Some(Report::Started { .. })));
+    }
+    let side_by_side = begun.elapsed();
+    drop(asked);
+    thread::sleep(Duration::from_secs(1));
 
     let begun = Instant::now();
     let plain: Vec<_> = (0..SERVERS).map(|_| spawn_plainly(false)).collect();
@@ -96,10 +111,11 @@ fn spawn_times() -> String {
     stop(forked);
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     format!(
-        "warden up {:.1} ms; {SERVERS} servers: by the warden {:.1} ms, spawned plainly {:.1} ms, by a fork of the \
+        "warden up {:.1} ms; {SERVERS} servers: by the warden {:.1} ms, side by side {:.1} ms, spawned plainly {:.1} ms, by a fork of the \
          host {:.0} ms (from 2)",
         ms(up),
         ms(one_by_one),
+        ms(side_by_side),
         ms(plainly),
         ms(forking)
     )

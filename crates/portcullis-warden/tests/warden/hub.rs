@@ -68,6 +68,9 @@ pub(crate) fn play(mark: &str, mode: &str) {
     let warden = Warden::start(&Program::Itself).unwrap();
     let mut order = order("/proc/self/exe", &["server", mark, server]);
     order.program = std::env::current_exe().unwrap();
+    if server == "bomb" {
+        order = bomb(mark);
+    }
     let mut running = start(&warden, &order);
     if mode == "held" {
         // Somebody else's process holds the hub's end of the keeper's socket: only the pidfd tells that it is dead.
@@ -101,6 +104,16 @@ pub(crate) fn play(mark: &str, mode: &str) {
         "panic" => panic!("a test asked for it"),
         other => panic!("`{other}` is no mode"),
     }
+}
+
+/// A server whose processes each start two more, up to a limit that keeps the machine usable.
+fn bomb(mark: &str) -> Order {
+    let breed = "b() { sleep 0.05; b | b & }; b & b & exec cat";
+    let mut order = order("/bin/sh", &["-c", breed, mark]);
+    order.limits.processes = Some(200);
+    // Enough, whatever goes wrong here.
+    order.limits.cpu_seconds = Some(5);
+    order
 }
 
 /// A server that leaves eleven processes behind, and then does as `kind` says: `polite` exits at the end of its input,
