@@ -27,7 +27,7 @@ const UNPRIVILEGED: &str = "65534";
 
 /// Runs the cases whose names hold one of `filters`, or all.
 pub(crate) fn run(filters: &[&str]) -> ExitCode {
-    let cases: [(&str, fn()); 18] = [
+    let cases: [(&str, fn()); 19] = [
         ("nothing_survives_a_close", || check_end("close")),
         ("nothing_survives_a_drop", || check_end("drop")),
         ("nothing_survives_a_panic", || check_end("panic")),
@@ -58,6 +58,10 @@ pub(crate) fn run(filters: &[&str]) -> ExitCode {
         ),
         ("a_stop_goes_step_by_step", a_stop_goes_step_by_step),
         ("a_server_starts_clean", a_server_starts_clean),
+        (
+            "a_warden_holds_nothing_of_the_host_open",
+            a_warden_holds_nothing_of_the_host_open,
+        ),
         ("limits_hold", limits_hold),
         ("what_cannot_be_executed_is_said", what_cannot_be_executed_is_said),
         ("a_large_order_arrives", a_large_order_arrives),
@@ -387,6 +391,25 @@ fn a_server_starts_clean() {
         text, "0\n1\n2\n3\n",
         "the standard ones, and the one with which `ls` looks"
     );
+}
+
+/// Nor does a keeper: not what the host left open for its children, and not the server's pipes.
+fn a_warden_holds_nothing_of_the_host_open() {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
+    let warden = warden();
+    drop(writer);
+    let mut running = start(&warden, &shell("exec 1>&- 2>&-; exec cat", "held"));
+    // Each read ends at once where nobody else holds the other end, and else never.
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        running.launch.stdout.read_to_end(&mut all).unwrap();
+        running.launch.stderr.read_to_end(&mut all).unwrap();
+        done.send(all).unwrap();
+    });
+    assert_eq!(ended.recv_timeout(MOST), Ok(Vec::new()));
 }
 
 fn limits_hold() {
