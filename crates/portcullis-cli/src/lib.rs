@@ -28,8 +28,11 @@ use clap::Parser;
 use crate::arguments::{Arguments, Command};
 pub use crate::exit::ExitStatus;
 
-/// Runs the program with `arguments`, the program's own name first.
+/// Runs the program with `arguments`, the program's own name first. All that `main` does: this very program, executed
+/// once more, is the warden that parents the servers.
 pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) -> ExitCode {
+    // Before any thread is started.
+    portcullis::warden::init();
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -182,22 +182,28 @@ fn attempt<'a>(
         client,
     };
     match &spec.transport {
-        TransportSpec::Stdio(stdio) => match spawn(stdio, around) {
-            Ok((spawned, secrets)) => {
-                let stderr = StderrRing::drain(spawned.stderr, secrets);
-                close_when_it_ends(&spawned.process, closed.clone());
-                let counters = Arc::<WireCounters>::default();
-                let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone());
-                let link = Link {
-                    closed,
-                    process: Some(spawned.process),
-                    stderr,
-                    complaint: Complaint::default(),
-                };
-                Box::pin(handshake.shake(transport, link))
-            }
-            Err(error) => Box::pin(ready(Err(error))),
-        },
+        TransportSpec::Stdio(stdio) => Box::pin(async move {
+            let begun = Instant::now();
+            let Ok(spawned) = timeout_at(until, spawn(stdio, around)).await else {
+                return Err(ConnectError::TimedOut {
+                    after: until - begun,
+                    stderr: None,
+                });
+            };
+            let (spawned, secrets) = spawned?;
+            let stderr = StderrRing::drain(spawned.stderr, secrets);
+            close_when_it_ends(&spawned.process, closed.clone());
+            let counters = Arc::<WireCounters>::default();
+            let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone());
+            let link = Link {
+                closed,
+                process: Some(spawned.process),
+                stderr,
+                complaint: Complaint::default(),
+            };
+            let shaking: BoxFuture<'static, _> = Box::pin(handshake.shake(transport, link));
+            shaking.await
+        }),
         TransportSpec::Http(http) => {
             let complaint = Complaint::default();
             let terms = HttpTerms {
@@ -356,7 +362,7 @@ impl Link {
 }
 
 /// Starts the process; gives with it the values that must not be shown.
-fn spawn(
+async fn spawn(
     stdio: &StdioSpec,
     around: &Surroundings,
 ) -> Result<(SpawnedProcess, Vec<SecretString>), ConnectError> {
@@ -364,10 +370,11 @@ fn spawn(
     let spawned = around
         .spawner
         .spawn(&plan, around.stop)
+        .await
         .map_err(ConnectError::Spawn)?;
     let mut ended = spawned.process.watch();
     around.children.spawn(async move {
-        // An error means that the keeper is gone, and its group with it.
+        // An error means that who waits for it is gone, and the process with it.
         let _ = ended.wait_for(Option::is_some).await;
     });
     Ok((spawned, std::mem::take(&mut plan.secrets)))

@@ -8,6 +8,9 @@
 //! fail at once and no other server notices. Dropping a [`Supervisor`] stops every server in the background,
 //! [`Supervisor::shutdown`] waits for their processes to be gone.
 //!
+//! On Linux, where the host's `main` calls `portcullis_warden::init()` first, each server's parent is a keeper of
+//! a warden, and nothing that a server started survives it or the hub; elsewhere its process group is killed.
+//!
 //! Deliberately absent: permission, the catalog over several servers, results' content. That is the router's.
 //!
 //! ```no_run
@@ -59,6 +62,8 @@ pub use error::{CallFault, SupervisorError};
 pub use events::SupervisorEvent;
 pub use portcullis_lifecycle::Options as LifecycleOptions;
 pub use root::{Supervisor, SupervisorOptions};
+#[cfg(target_os = "linux")]
+pub use spawn::WardenSpawner;
 pub use spawn::{GroupSpawner, ProcessHandle, SpawnedProcess, Spawner, StopSequence};
 pub use stderr::StderrRing;
 pub use tools::{ToolDefinition, ToolList};

@@ -34,8 +34,14 @@ impl ApprovalHandler for ReadingIsFine {
     }
 }
 
+fn main() -> anyhow::Result<()> {
+    // Before the runtime starts its threads: this very program, executed once more, parents the servers.
+    portcullis::warden::init();
+    run()
+}
+
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn run() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let config = arguments
         .next()

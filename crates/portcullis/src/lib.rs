@@ -24,6 +24,9 @@
 //! # }
 //! ```
 //!
+//! A host's `main` calls [`warden::init`] first of all, before it starts a thread or an async runtime; without it,
+//! what leaves a server's process group survives.
+//!
 //! Its parts can be had alone, without the SDK: features `config`, `policy` and `blobs`.
 
 /// The README's example is run as a test.
@@ -51,6 +54,10 @@ pub use portcullis_blobs as blobs;
 pub use portcullis_config as config;
 #[cfg(feature = "policy")]
 pub use portcullis_policy as policy;
+/// Call [`warden::init`] first in `main`, before any thread is started, and nothing that a server starts survives it
+/// or the hub. Linux.
+#[cfg(feature = "hub")]
+pub use portcullis_warden as warden;
 
 #[cfg(feature = "config")]
 pub use portcullis_config::{Diagnostic, Document, ServerSpec};

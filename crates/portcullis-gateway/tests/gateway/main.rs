@@ -116,6 +116,7 @@ impl Client {
             tier: Tier::RequestApproval,
             sources: Arc::new(Host),
             lifecycle: None,
+            egress: None,
         };
         let router = Arc::new(Router::start(vec![scripted(script)], options).await.unwrap());
         router.settled().await;

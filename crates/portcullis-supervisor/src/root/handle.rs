@@ -14,7 +14,7 @@ use crate::{
     error::SupervisorError,
     events::SupervisorEvent,
     server::ServerArguments,
-    spawn::{GroupSpawner, Spawner, StopSequence},
+    spawn::{Spawner, StopSequence, default_spawner},
     upstream::Upstream,
 };
 
@@ -25,7 +25,8 @@ pub struct SupervisorOptions {
     pub lifecycle: portcullis_lifecycle::Options,
     /// How children are stopped.
     pub stop: StopSequence,
-    /// How children are started.
+    /// How children are started: through a warden where `main` called `portcullis_warden::init()`, else in process
+    /// groups.
     pub spawner: Arc<dyn Spawner>,
     /// What references are resolved against: the hub's environment and files.
     pub sources: Arc<dyn Sources + Send + Sync>,
@@ -43,7 +44,7 @@ impl SupervisorOptions {
         Self {
             lifecycle: portcullis_lifecycle::Options::default(),
             stop: StopSequence::default(),
-            spawner: Arc::new(GroupSpawner),
+            spawner: default_spawner(),
             sources,
             elicitation: None,
             egress: None,

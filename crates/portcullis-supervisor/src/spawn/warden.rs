@@ -1,0 +1,199 @@
+//! Servers whose parent is a keeper of the hub's warden.
+
+use std::{
+    error::Error as _,
+    io,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt},
+    pin::pin,
+    process::ExitStatus,
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use portcullis_warden::{Error, Launch, Limits, Order, Program, Report, STOP, Step, Warden};
+use secrecy::{ExposeSecret, SecretSlice};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    net::{UnixStream, unix::pipe},
+    sync::{Mutex, watch},
+    task::spawn_blocking,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence};
+use crate::environment::SpawnPlan;
+
+/// How long a keeper may take to start a server. It takes a few milliseconds.
+const START_WAIT: Duration = Duration::from_secs(10);
+/// How long a keeper may take to kill what is left after the stop sequence, and to say so.
+const DEATH_WAIT: Duration = Duration::from_secs(5);
+
+/// Starts servers through a warden, which is started with the first of them, once per value of this type, and again
+/// where it was killed. Linux.
+#[derive(Debug)]
+pub struct WardenSpawner {
+    program: Program,
+    limits: Limits,
+    warden: Mutex<Option<Warden>>,
+}
+
+impl WardenSpawner {
+    /// With `program` as the warden.
+    #[must_use]
+    pub fn new(program: Program) -> Self {
+        Self {
+            program,
+            limits: Limits::default(),
+            warden: Mutex::default(),
+        }
+    }
+
+    /// What each server may use at most.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    async fn start(&self, plan: &SpawnPlan, stop: StopSequence) -> io::Result<SpawnedProcess> {
+        let cannot =
+            |reason: &dyn std::fmt::Display| format!("cannot start `{}`: {reason}", plan.program.display());
+        let failed = |error: Error| io::Error::other(cannot(&with_source(&error)));
+        let order = self
+            .order(plan, stop)?
+            .encode()
+            .map(SecretSlice::from)
+            .map_err(failed)?;
+        let launch = self.launch().await.map_err(failed)?;
+        launch.control.set_nonblocking(true)?;
+        let mut control = UnixStream::from_std(launch.control)?;
+        let first = async {
+            control.write_all(order.expose_secret()).await?;
+            read_report(&mut control).await
+        };
+        let pid = match timeout(START_WAIT, first).await {
+            Ok(Ok(Report::Started { pid })) => pid,
+            Ok(Ok(Report::Failed { step, errno })) => {
+                let error = io::Error::from_raw_os_error(errno);
+                let reason = match step {
+                    Step::Program => error.to_string(),
+                    Step::WorkingDirectory => format!("its working directory cannot be entered: {error}"),
+                    Step::Order => "the warden is of another version".to_owned(),
+                };
+                return Err(io::Error::new(error.kind(), cannot(&reason)));
+            }
+            Ok(_) => return Err(io::Error::other(cannot(&"its keeper ended before it ran"))),
+            Err(_) => {
+                let reason = format!("the warden took over {} s", START_WAIT.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, cannot(&reason)));
+            }
+        };
+        let stop_token = CancellationToken::new();
+        let (report, ended) = watch::channel(None);
+        tokio::spawn(watch_over(control, stop_token.clone(), stop, report));
+        Ok(SpawnedProcess {
+            stdin: Box::new(pipe::Sender::from_owned_fd(OwnedFd::from(launch.stdin))?),
+            stdout: Box::new(pipe::Receiver::from_owned_fd(OwnedFd::from(launch.stdout))?),
+            stderr: Box::new(pipe::Receiver::from_owned_fd(OwnedFd::from(launch.stderr))?),
+            process: ProcessHandle {
+                pid,
+                stop: stop_token,
+                ended,
+            },
+        })
+    }
+
+    fn order(&self, plan: &SpawnPlan, stop: StopSequence) -> io::Result<Order> {
+        let cwd = match &plan.cwd {
+            Some(cwd) => cwd.clone(),
+            // The warden's own is none that anybody asked for.
+            None => std::env::current_dir()?,
+        };
+        let variable =
+            |(name, value): (&String, &secrecy::SecretString)| (name.into(), value.expose_secret().into());
+        Ok(Order {
+            program: plan.program.clone(),
+            args: plan.args.clone(),
+            environment: plan.environment.iter().map(variable).collect(),
+            cwd: Some(cwd),
+            limits: self.limits,
+            after_eof: stop.after_eof,
+            after_term: stop.after_term,
+        })
+    }
+
+    /// Asks the warden for a keeper; starts the warden where there is none, and once more where it was killed.
+    async fn launch(&self) -> Result<Launch, Error> {
+        let mut warden = self.warden.lock().await;
+        if let Some(running) = &*warden {
+            match running.launch() {
+                Err(Error::Gone) => tracing::warn!("the warden was killed; another one is started"),
+                launch => return launch,
+            }
+        }
+        let program = self.program.clone();
+        let started = spawn_blocking(move || Warden::start(&program))
+            .await
+            .map_err(|_| Error::Gone)??;
+        warden.insert(started).launch()
+    }
+}
+
+impl Spawner for WardenSpawner {
+    fn spawn<'a>(
+        &'a self,
+        plan: &'a SpawnPlan,
+        stop: StopSequence,
+    ) -> BoxFuture<'a, io::Result<SpawnedProcess>> {
+        Box::pin(self.start(plan, stop))
+    }
+}
+
+/// Waits for the server's end or for the order to stop it, and reports when nothing of it is left. Dropped, however
+/// that comes, it closes the keeper's socket, which stops the server.
+async fn watch_over(
+    mut control: UnixStream,
+    stop: CancellationToken,
+    sequence: StopSequence,
+    report: watch::Sender<Option<String>>,
+) {
+    let (mut reader, mut writer) = control.split();
+    let mut ending = pin!(read_report(&mut reader));
+    let said = tokio::select! {
+        said = &mut ending => Some(said),
+        () = stop.cancelled() => {
+            // A keeper that is gone is seen by reading.
+            let _ = writer.write_all(STOP).await;
+            timeout(sequence.after_eof + sequence.after_term + DEATH_WAIT, ending).await.ok()
+        }
+    };
+    let how = match said {
+        Some(Ok(Report::Ended { status, left })) => {
+            let status = ExitStatus::from_raw(status);
+            if left {
+                format!("{status}; some of its processes cannot be killed")
+            } else {
+                status.to_string()
+            }
+        }
+        // The warden kills what it leaves.
+        Some(_) => "its keeper was killed".to_owned(),
+        None => "its keeper does not answer".to_owned(),
+    };
+    report.send_replace(Some(how));
+}
+
+async fn read_report(control: &mut (impl AsyncRead + Unpin)) -> io::Result<Report> {
+    let mut bytes = [0; Report::BYTES];
+    control.read_exact(&mut bytes).await?;
+    Report::decode(bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The error and its cause in one line, since whoever shows it shows one.
+fn with_source(error: &Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,143 @@
+//! The cases, and who runs them.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
+    panic::catch_unwind,
+    path::PathBuf,
+    process::{Child, ChildStdout, Command, ExitCode, Stdio},
+    sync::OnceLock,
+    time::Duration,
+};
+
+use crate::{
+    server::LEFT_BEHIND,
+    survivors::{await_marked, await_none, marked, new_mark},
+};
+
+/// What the project promises.
+const MOST: Duration = Duration::from_secs(5);
+/// Nobody.
+const UNPRIVILEGED: &str = "65534";
+
+/// Runs the cases whose names hold one of `filters`, or all.
+pub(crate) fn run(filters: &[&str]) -> ExitCode {
+    let names: Vec<&str> = filters
+        .iter()
+        .copied()
+        .filter(|filter| !filter.starts_with('-'))
+        .collect();
+    let mut failed = 0;
+    for mode in ["close", "drop", "panic", "killed"] {
+        let name = format!("nothing_survives_{mode}");
+        if !names.is_empty() && !names.iter().any(|part| name.contains(part)) {
+            continue;
+        }
+        let outcome = if catch_unwind(|| check(mode)).is_ok() {
+            "ok"
+        } else {
+            "FAILED"
+        };
+        println!("test {name} ... {outcome}");
+        failed += usize::from(outcome != "ok");
+    }
+    println!("{failed} failed");
+    ExitCode::from(u8::from(failed > 0))
+}
+
+/// A hub that ends in `mode`, as root where this is root and as nobody, with a server of each kind.
+fn check(mode: &str) {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("  as root: not tried, since this is not root");
+    }
+    for unprivileged in if root { &[false, true][..] } else { &[true][..] } {
+        for server in ["polite", "deaf", "sleep", "setsid"] {
+            check_server(mode, server, root && *unprivileged);
+        }
+    }
+}
+
+fn check_server(mode: &str, server: &str, step_down: bool) {
+    // A number of seconds, so that `sleep` can carry it.
+    let mark = new_mark().replace("mark-", "999.").replace('-', "00");
+    let (mut hub, mut said) = start_hub(&mark, mode, server, step_down);
+    expect_line(&mut said, "ready");
+    let left = match server {
+        "sleep" | "setsid" => 1,
+        _ => {
+            await_marked(&mark, LEFT_BEHIND);
+            LEFT_BEHIND + 1
+        }
+    };
+    assert_eq!(marked(&mark).len(), left, "the server and what it left");
+    if mode == "killed" {
+        hub.kill().unwrap();
+        hub.wait().unwrap();
+    } else {
+        hub.stdin.take().unwrap().write_all(b"\n").unwrap();
+    }
+    if mode == "close" {
+        expect_line(&mut said, "done");
+        assert_eq!(
+            marked(&mark),
+            Vec::<i32>::new(),
+            "a hub that was closed has nothing left"
+        );
+    }
+    let took = await_none(&mark, MOST).as_millis();
+    let user = match (step_down, rustix::process::geteuid().is_root()) {
+        (false, true) => "root",
+        _ => "nobody",
+    };
+    println!("  {mode:6} {server:6} as {user:6}: 0 of {left} survive, after {took} ms");
+    let _ = hub.kill();
+    let _ = hub.wait();
+}
+
+#[track_caller]
+fn expect_line(said: &mut BufReader<ChildStdout>, line: &str) {
+    let mut read = String::new();
+    said.read_line(&mut read).unwrap();
+    assert_eq!(read.trim_end(), line);
+}
+
+fn start_hub(mark: &str, mode: &str, server: &str, step_down: bool) -> (Child, BufReader<ChildStdout>) {
+    let mut command = Command::new(if step_down { "setpriv" } else { program() });
+    if step_down {
+        let user = [
+            format!("--reuid={UNPRIVILEGED}"),
+            format!("--regid={UNPRIVILEGED}"),
+        ];
+        command.args(user).args(["--clear-groups", "--", program()]);
+    }
+    command
+        .args(["hub", mark, mode, server])
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    if mode == "panic" {
+        // Its message and its stack are of no use to anybody.
+        command.stderr(Stdio::null()).env("RUST_BACKTRACE", "0");
+    }
+    let mut hub = command
+        .spawn()
+        .expect("`setpriv` of util-linux, to try this as an unprivileged user");
+    let said = BufReader::new(hub.stdout.take().unwrap());
+    (hub, said)
+}
+
+/// This program, where everybody may execute it.
+fn program() -> &'static str {
+    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, program) = PROGRAM.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = folder.path().join("parts");
+        fs::copy("/proc/self/exe", &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        (folder, program)
+    });
+    program.to_str().unwrap()
+}

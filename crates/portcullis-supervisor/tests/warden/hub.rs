@@ -1,0 +1,113 @@
+//! A hub with one server.
+
+use std::{io::BufRead, process::ExitCode, sync::Arc, time::Duration};
+
+use portcullis_config::{
+    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
+};
+use portcullis_supervisor::{StopSequence, Supervisor, SupervisorOptions};
+use portcullis_testkit::{AtEof, Behaviour, Process, Script, Tool};
+use tokio::{sync::mpsc, time::Instant};
+
+struct Host;
+
+impl Sources for Host {
+    fn variable(&self, name: &str) -> Option<String> {
+        (name == "PATH").then(|| "/usr/bin:/bin".to_owned())
+    }
+
+    fn file(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Connects to a server of the kind `server`, says so, and ends as `mode` says at the end of its input.
+pub(crate) fn play(mark: &str, mode: &str, server: &str) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut options = SupervisorOptions::new(Arc::new(Host));
+        assert!(
+            format!("{:?}", options.spawner).contains("WardenSpawner"),
+            "the default where `init` was called"
+        );
+        if mode != "killed" {
+            let wait = Duration::from_millis(300);
+            options.stop = StopSequence {
+                after_eof: wait,
+                after_term: wait,
+            };
+        }
+        let (events, _heard) = mpsc::unbounded_channel();
+        let supervisor = Supervisor::start(vec![spec(mark, server)], options, events)
+            .await
+            .unwrap();
+        let upstream = supervisor.upstream(&"server".parse().unwrap()).unwrap();
+        let ready = upstream
+            .ready(Instant::now() + Duration::from_secs(20), 0)
+            .await
+            .unwrap();
+        let echo = ready
+            .call("echo", r#"{"a":1}"#.into(), upstream.timeouts())
+            .await
+            .unwrap();
+        assert!(echo.contains("hello"), "{echo}");
+        println!("ready");
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).unwrap();
+        match mode {
+            "close" => supervisor.shutdown().await.unwrap(),
+            "drop" => drop(supervisor),
+            "panic" => panic!("a test asked for it"),
+            other => panic!("`{other}` is no mode"),
+        }
+        println!("done");
+        // The hub lives on: its own end is not what ends the server.
+        tokio::time::sleep(Duration::from_secs(8)).await;
+    });
+    ExitCode::SUCCESS
+}
+
+fn spec(mark: &str, server: &str) -> ServerSpec {
+    let mut script = Script::new("server").tool(Tool::new("echo", Behaviour::Template("hello".into())));
+    let program = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+    let (program, args) = match server {
+        "polite" => (program, vec!["server".to_owned(), mark.to_owned()]),
+        "deaf" => {
+            script = script.at_eof(AtEof::Ignore);
+            script.process = Process {
+                ignore_term: true,
+                ..Process::default()
+            };
+            (program, vec!["server".to_owned(), mark.to_owned()])
+        }
+        // Report 11; `sleep` takes any fraction of a second, so the mark is one.
+        "sleep" | "setsid" => {
+            let session = if server == "setsid" { "setsid " } else { "" };
+            let words = format!(r#"{session}sleep {mark} & exec "$0" "$@""#);
+            ("/bin/sh".to_owned(), vec!["-c".to_owned(), words, program])
+        }
+        other => panic!("`{other}` is no server"),
+    };
+    let args = args.into_iter().chain(["--script".to_owned(), script.to_json()]);
+    ServerSpec {
+        id: "server".parse().unwrap(),
+        display_name: "server".to_owned(),
+        description: None,
+        transport: TransportSpec::Stdio(StdioSpec {
+            program: program.into(),
+            args: args.map(|arg| Template::parse(&arg)).collect(),
+            env: Default::default(),
+            inherit_env: Default::default(),
+            cwd: None,
+        }),
+        timeouts: Timeouts::uniform(Duration::from_secs(20)),
+        protocol: Protocol::Initialize,
+        enabled: true,
+        disabled_tools: Default::default(),
+        disabled_auto_approve_tools: Default::default(),
+        origin: Origin::default(),
+    }
+}

@@ -1,0 +1,494 @@
+//! The cases, and who runs them.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::fs::PermissionsExt,
+    panic::catch_unwind,
+    path::PathBuf,
+    process::{Child, Command, ExitCode, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use portcullis_warden::{Error, Limits, Order, Program, Report, STOP, Step, Warden};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    hub::{launch, next_report, order, start},
+    server::LEFT_BEHIND,
+    survivors::{await_marked, await_none, marked, new_mark},
+};
+
+/// What the project promises.
+const MOST: Duration = Duration::from_secs(5);
+/// Nobody.
+const UNPRIVILEGED: &str = "65534";
+
+/// Runs the cases whose names hold one of `filters`, or all.
+pub(crate) fn run(filters: &[&str]) -> ExitCode {
+    let cases: [(&str, fn()); 19] = [
+        ("nothing_survives_a_close", || check_end("close")),
+        ("nothing_survives_a_drop", || check_end("drop")),
+        ("nothing_survives_a_panic", || check_end("panic")),
+        ("nothing_survives_the_killing_of_the_hub", || check_end("killed")),
+        ("nothing_survives_a_hub_whose_socket_somebody_holds", || {
+            check_end("held")
+        }),
+        (
+            "a_server_that_exits_takes_all_with_it",
+            a_server_that_exits_takes_all_with_it,
+        ),
+        (
+            "processes_that_breed_do_not_get_away",
+            processes_that_breed_do_not_get_away,
+        ),
+        ("a_fork_bomb_ends", a_fork_bomb_ends),
+        (
+            "what_a_killed_keeper_leaves_goes_too",
+            what_a_killed_keeper_leaves_goes_too,
+        ),
+        (
+            "a_killed_warden_is_seen_and_its_keepers_work_on",
+            a_killed_warden_is_seen_and_its_keepers_work_on,
+        ),
+        (
+            "orphans_are_reaped_while_a_server_runs",
+            orphans_are_reaped_while_a_server_runs,
+        ),
+        ("a_stop_goes_step_by_step", a_stop_goes_step_by_step),
+        ("a_server_starts_clean", a_server_starts_clean),
+        (
+            "a_warden_holds_nothing_of_the_host_open",
+            a_warden_holds_nothing_of_the_host_open,
+        ),
+        ("limits_hold", limits_hold),
+        ("what_cannot_be_executed_is_said", what_cannot_be_executed_is_said),
+        ("a_large_order_arrives", a_large_order_arrives),
+        (
+            "a_program_that_is_no_warden_is_said",
+            a_program_that_is_no_warden_is_said,
+        ),
+        (
+            "warden_and_keepers_are_small",
+            crate::figures::warden_and_keepers_are_small,
+        ),
+    ];
+    let names: Vec<&str> = filters
+        .iter()
+        .copied()
+        .filter(|filter| !filter.starts_with('-'))
+        .collect();
+    let mut failed = 0;
+    for (name, case) in cases {
+        if !names.is_empty() && !names.iter().any(|part| name.contains(part)) {
+            continue;
+        }
+        let outcome = if catch_unwind(case).is_ok() {
+            "ok"
+        } else {
+            "FAILED"
+        };
+        println!("test {name} ... {outcome}");
+        failed += usize::from(outcome != "ok");
+    }
+    println!("{failed} failed");
+    ExitCode::from(u8::from(failed > 0))
+}
+
+/// This program, where everybody may execute it.
+pub(crate) fn program() -> &'static str {
+    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, program) = PROGRAM.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = folder.path().join("parts");
+        fs::copy("/proc/self/exe", &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        (folder, program)
+    });
+    program.to_str().unwrap()
+}
+
+/// A hub that ends in `mode`, as root where this is root and as nobody, with a server of either kind.
+fn check_end(mode: &str) {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("  as root: not tried, since this is not root");
+    }
+    for unprivileged in [false, true] {
+        for server in ["polite", "deaf"] {
+            let mark = new_mark();
+            let mut hub = start_hub(&mark, &format!("{mode}-{server}"), root && unprivileged);
+            await_marked(&mark, LEFT_BEHIND + 1);
+            if matches!(mode, "killed" | "held") {
+                hub.kill().unwrap();
+                hub.wait().unwrap();
+            }
+            drop(hub.stdin.take());
+            let took = await_none(&mark, MOST);
+            let user = if root && !unprivileged { "root" } else { "nobody" };
+            println!(
+                "  {mode:6} {server:6} as {user:6}: 0 of 12 survive, after {} ms",
+                took.as_millis()
+            );
+            let _ = hub.kill();
+            let _ = hub.wait();
+        }
+        if !root {
+            break;
+        }
+    }
+}
+
+fn start_hub(mark: &str, mode: &str, step_down: bool) -> Child {
+    let mut command = Command::new(if step_down { "setpriv" } else { program() });
+    if step_down {
+        let user = [
+            format!("--reuid={UNPRIVILEGED}"),
+            format!("--regid={UNPRIVILEGED}"),
+        ];
+        command.args(user).args(["--clear-groups", "--", program()]);
+    }
+    command
+        .args(["hub", mark, mode])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .env("RUST_BACKTRACE", "0");
+    command
+        .spawn()
+        .expect("`setpriv` of util-linux, to try this as an unprivileged user")
+}
+
+fn warden() -> Warden {
+    Warden::start(&Program::Path(env!("CARGO_BIN_EXE_portcullis-warden").into())).unwrap()
+}
+
+fn shell(script: &str, mark: &str) -> Order {
+    order("/bin/sh", &["-c", script, mark])
+}
+
+fn read_line(launch: &mut portcullis_warden::Launch) -> String {
+    let mut line = String::new();
+    BufReader::new(&launch.stdout).read_line(&mut line).unwrap();
+    line
+}
+
+/// Report 11, both variants, and a server whose own exit is the end.
+fn a_server_that_exits_takes_all_with_it() {
+    let warden = warden();
+    for script in [
+        "sleep 99 & exec cat",
+        "setsid sleep 99 & exec cat",
+        "setsid sh -c 'sleep 99 & sleep 99' & cat; exit 7",
+    ] {
+        // `sleep` shows no mark, so the shell's own name does not count: it is looked for as a child of nobody else.
+        let mark = new_mark();
+        let script = script.replace("sleep 99", &format!("{} descendant {mark}", program()));
+        let mut running = start(&warden, &shell(&script, &mark));
+        let up = script.matches("descendant").count() + usize::from(script.contains("exit 7"));
+        let begun = Instant::now();
+        while marked(&mark).len() < up {
+            assert!(begun.elapsed() < MOST, "{:?}", marked(&mark));
+        }
+        drop(running.launch.stdin);
+        drop(running.launch.stdout);
+        let mut bytes = [0; Report::BYTES];
+        running.launch.control.read_exact(&mut bytes).unwrap();
+        let code = if script.contains("exit 7") { 7 } else { 0 };
+        assert_eq!(
+            Report::decode(bytes),
+            Some(Report::Ended {
+                status: code << 8,
+                left: false
+            })
+        );
+        assert_eq!(marked(&mark), [], "the report comes when nothing is left");
+    }
+}
+
+/// Processes that are gone before their number can be read, and whose children have other numbers: within a group,
+/// and each in a session of its own. They stop by themselves when their folder is gone.
+fn processes_that_breed_do_not_get_away() {
+    let warden = warden();
+    for script in [
+        r#"r() { [ -d "$1" ] && r "$1" & }; r "$1"; r "$1"; r "$1"; r "$1"; exec cat"#,
+        r#"for i in 1 2 3 4; do setsid sh -c '[ -d "$1" ] && { setsid sh -c "$2" "$0" "$1" "$2" & }' "$0" "$1" '[ -d "$1" ] && { setsid sh -c "$2" "$0" "$1" "$2" & }' & done; exec cat"#,
+    ] {
+        let mark = new_mark();
+        let folder = tempfile::tempdir().unwrap();
+        let mut order = shell(script, &mark);
+        order.args.push(folder.path().into());
+        let mut running = start(&warden, &order);
+        // They have bred for a while.
+        let generations = || {
+            fs::read_to_string("/proc/sys/kernel/ns_last_pid")
+                .unwrap()
+                .trim()
+                .parse::<i32>()
+                .unwrap()
+        };
+        let (first, begun) = (generations(), Instant::now());
+        while generations() - first < 200 {
+            assert!(begun.elapsed() < MOST, "they do not breed");
+        }
+        running.launch.control.write_all(STOP).unwrap();
+        let begun = Instant::now();
+        let report = next_report(&mut running.launch);
+        assert!(
+            matches!(report, Some(Report::Ended { left: false, .. })),
+            "{report:?}"
+        );
+        assert_eq!(marked(&mark), []);
+        println!(
+            "  gone {} ms after the order to stop",
+            begun.elapsed().as_millis()
+        );
+    }
+}
+
+/// As nobody: root is exempt from the limit of processes that keeps the machine usable.
+fn a_fork_bomb_ends() {
+    let mark = new_mark();
+    let mut hub = start_hub(&mark, "killed-bomb", rustix::process::geteuid().is_root());
+    let begun = Instant::now();
+    while marked(&mark).len() < 40 {
+        assert!(begun.elapsed() < 2 * MOST, "it does not go off");
+    }
+    hub.kill().unwrap();
+    hub.wait().unwrap();
+    let took = await_none(&mark, MOST);
+    println!("  gone {} ms after the hub was killed", took.as_millis());
+}
+
+/// A server that kills its parent.
+fn what_a_killed_keeper_leaves_goes_too() {
+    let warden = warden();
+    let mark = new_mark();
+    let script = format!(
+        "setsid {} descendant {mark} deaf & read word; kill -9 $PPID; exec cat",
+        program()
+    );
+    let mut running = start(&warden, &shell(&script, &mark));
+    await_marked(&mark, 1);
+    running.launch.stdin.write_all(b"now\n").unwrap();
+    assert_eq!(
+        next_report(&mut running.launch),
+        None,
+        "the hub hears of the keeper's end"
+    );
+    await_none(&mark, MOST);
+    // And the warden goes on.
+    start(&warden, &shell("exec cat", &mark));
+}
+
+fn a_killed_warden_is_seen_and_its_keepers_work_on() {
+    let warden = warden();
+    let mark = new_mark();
+    let mut running = start(&warden, &order(program(), &["server", &mark, "deaf"]));
+    await_marked(&mark, LEFT_BEHIND + 1);
+    kill_process(
+        Pid::from_raw(warden.pid().try_into().unwrap()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
+    let begun = Instant::now();
+    while !matches!(warden.launch(), Err(Error::Gone)) {
+        assert!(begun.elapsed() < MOST, "the warden's end is not seen");
+    }
+    assert_eq!(marked(&mark).len(), LEFT_BEHIND + 1, "its servers live");
+    running.launch.control.write_all(STOP).unwrap();
+    assert_eq!(
+        next_report(&mut running.launch),
+        Some(Report::Ended {
+            status: 9,
+            left: false
+        })
+    );
+    assert_eq!(marked(&mark), []);
+}
+
+/// What a server leaves and what ends by itself does not stay as a zombie while the server runs, and ends nobody else.
+fn orphans_are_reaped_while_a_server_runs() {
+    let warden = warden();
+    let mark = new_mark();
+    let script = format!(
+        "for i in 1 2 3; do (exec true &) ; done; {} descendant {mark} fork & exec cat",
+        program()
+    );
+    let running = start(&warden, &shell(&script, &mark));
+    let keeper = crate::figures::parent(running.pid);
+    let children = || {
+        fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))
+            .unwrap()
+            .split_whitespace()
+            .count()
+    };
+    // The server, which shows no mark once it is `cat`, and the daemon.
+    let begun = Instant::now();
+    while (children(), marked(&mark).len()) != (2, 1) {
+        assert!(begun.elapsed() < MOST, "{} children", children());
+    }
+}
+
+/// First the end of input, then SIGTERM, then SIGKILL, each after its time.
+fn a_stop_goes_step_by_step() {
+    let warden = warden();
+    for (script, close, status, least) in [
+        ("exec cat", true, 0, 0),
+        ("exec sleep 99", true, 15, 300),
+        (
+            "trap 'exit 3' TERM; while :; do sleep 0.01; done",
+            false,
+            3 << 8,
+            300,
+        ),
+        ("trap '' TERM; while :; do sleep 0.01; done", false, 9, 600),
+    ] {
+        let mut running = start(&warden, &shell(&format!("echo up; {script}"), "stop"));
+        assert_eq!(read_line(&mut running.launch), "up\n");
+        let begun = Instant::now();
+        running.launch.control.write_all(STOP).unwrap();
+        if close {
+            running.launch.stdin = std::io::pipe().unwrap().1;
+        }
+        assert_eq!(
+            next_report(&mut running.launch),
+            Some(Report::Ended { status, left: false }),
+            "{script}"
+        );
+        let took = begun.elapsed().as_millis();
+        assert!(
+            (least..least + 4_000).contains(&took),
+            "`{script}` took {took} ms"
+        );
+        assert_eq!(next_report(&mut running.launch), None);
+    }
+}
+
+/// No descriptor, no blocked signal, no variable and no session that it was not given; the working directory that
+/// was ordered.
+fn a_server_starts_clean() {
+    let warden = warden();
+    let script = "grep SigBlk /proc/$$/status | cut -f2; env | grep -v '^PWD=\\|^_=\\|^SHLVL='; \
+        pwd; cut -d' ' -f5,6 /proc/$$/stat; echo $$ $$; umask";
+    let mut ordered = shell(&format!("{script}; exec 1>&-; exec cat"), "clean");
+    ordered.cwd = Some("/usr".into());
+    let mut running = start(&warden, &ordered);
+    let mut text = String::new();
+    running.launch.stdout.read_to_string(&mut text).unwrap();
+    let pid = running.pid;
+    let lines: Vec<&str> = text.lines().collect();
+    let own = format!("{pid} {pid}");
+    assert_eq!(
+        lines.get(..5).unwrap(),
+        ["0000000000000000", "PATH=/usr/bin:/bin", "/usr", &own, &own],
+        "{text}"
+    );
+
+    let mut running = start(&warden, &order("/bin/ls", &["/proc/self/fd"]));
+    let mut text = String::new();
+    running.launch.stdout.read_to_string(&mut text).unwrap();
+    assert_eq!(
+        text, "0\n1\n2\n3\n",
+        "the standard ones, and the one with which `ls` looks"
+    );
+}
+
+/// Nor does a keeper: not what the host left open for its children, and not the server's pipes.
+fn a_warden_holds_nothing_of_the_host_open() {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
+    let warden = warden();
+    drop(writer);
+    let mut running = start(&warden, &shell("exec 1>&- 2>&-; exec cat", "held"));
+    // Each read ends at once where nobody else holds the other end, and else never.
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        running.launch.stdout.read_to_end(&mut all).unwrap();
+        running.launch.stderr.read_to_end(&mut all).unwrap();
+        done.send(all).unwrap();
+    });
+    assert_eq!(ended.recv_timeout(MOST), Ok(Vec::new()));
+}
+
+fn limits_hold() {
+    let warden = warden();
+    let mut order = shell(
+        "ulimit -n; ulimit -c; ulimit -Hf; ulimit -t; exec 1>&-; exec cat",
+        "limits",
+    );
+    order.limits = Limits {
+        open_files: Some(37),
+        core_bytes: Some(0),
+        file_bytes: Some(512 * 1_000),
+        cpu_seconds: Some(77),
+        ..Limits::default()
+    };
+    let mut running = start(&warden, &order);
+    let mut text = String::new();
+    running.launch.stdout.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "37\n0\n1000\n77\n");
+}
+
+fn what_cannot_be_executed_is_said() {
+    let warden = warden();
+    let missing = order("/nowhere/program", &[]);
+    let (mut launched, report) = launch(&warden, &missing);
+    assert_eq!(
+        report,
+        Report::Failed {
+            step: Step::Program,
+            errno: 2
+        }
+    );
+    assert_eq!(next_report(&mut launched), None);
+    let elsewhere = Order {
+        cwd: Some("/nowhere".into()),
+        ..order("/bin/cat", &[])
+    };
+    assert_eq!(
+        launch(&warden, &elsewhere).1,
+        Report::Failed {
+            step: Step::WorkingDirectory,
+            errno: 2
+        }
+    );
+    let mut launched = warden.launch().unwrap();
+    launched
+        .control
+        .write_all(&[1, 0, 0, 0, 0, 0, 0, 0, b'x'])
+        .unwrap();
+    assert_eq!(
+        next_report(&mut launched),
+        Some(Report::Failed {
+            step: Step::Order,
+            errno: 22
+        })
+    );
+    // A hub that goes away before it has said anything leaves no keeper waiting.
+    drop(warden.launch().unwrap());
+}
+
+fn a_large_order_arrives() {
+    let warden = warden();
+    let mut order = shell("env | wc -c; exec cat", "large");
+    order
+        .environment
+        .extend((0..15).map(|at| (format!("V{at}").into(), "x".repeat(64 * 1024).into())));
+    let mut running = start(&warden, &order);
+    let bytes: usize = read_line(&mut running.launch).trim().parse().unwrap();
+    assert!(bytes > 15 * 64 * 1024, "{bytes}");
+}
+
+fn a_program_that_is_no_warden_is_said() {
+    let error = Warden::start(&Program::Path("/bin/true".into())).unwrap_err();
+    assert!(matches!(error, Error::NotAWarden { .. }), "{error}");
+    let error = Warden::start(&Program::Path("/nowhere/warden".into())).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot execute `/nowhere/warden` as the warden"
+    );
+}
