@@ -111,6 +111,9 @@ pub enum PolicyProblem {
     /// More words after a rule.
     #[error("`{0}` stands after the end of the rule")]
     Trailing(String),
+    /// `when` followed by something else than conditions on arguments.
+    #[error("`{0}` is not a condition")]
+    Condition(String),
     /// A quoted pattern that is no JSON string.
     #[error("the quoted pattern is not a JSON string: {0}")]
     Quotes(String),
@@ -169,6 +172,9 @@ impl PolicyProblem {
             Self::SecondDefault { .. } => "keep one of the two lines",
             Self::Trailing(_) => {
                 "a rule ends with its pattern; put a name that holds spaces or starts with `#` in double quotes"
+            }
+            Self::Condition(_) => {
+                "write `when arg.path == \"text\"`, more of them joined by `and`; for anything else write Cedar"
             }
             Self::Quotes(_) => "close it with `\"`, and write `\\\\` for a backslash",
             Self::AskOfServer(_) => {

@@ -1,9 +1,11 @@
 //! The rules language: one rule a line, for people who do not write Cedar.
 
 mod compile;
+mod condition;
 
 pub(crate) use compile::compile;
 pub use compile::compile_rules;
+pub(crate) use condition::ArgumentIs;
 
 use std::fmt;
 
@@ -17,7 +19,8 @@ use crate::{
 pub(crate) enum Rule {
     DefaultDeny,
     DefaultAsk,
-    Tools(Verb, Pattern),
+    /// All conditions must hold; without one, every call of the tools is meant.
+    Tools(Verb, Pattern, Vec<ArgumentIs>),
     Servers {
         permit: bool,
         question: &'static str,
@@ -50,7 +53,13 @@ impl fmt::Display for Rule {
         match self {
             Self::DefaultDeny => f.write_str("default deny"),
             Self::DefaultAsk => f.write_str("default ask"),
-            Self::Tools(verb, pattern) => write!(f, "{} {}", verb.as_str(), in_quotes(&pattern.to_string())),
+            Self::Tools(verb, pattern, conditions) => {
+                write!(f, "{} {}", verb.as_str(), in_quotes(&pattern.to_string()))?;
+                for (position, condition) in conditions.iter().enumerate() {
+                    write!(f, " {} {condition}", if position == 0 { "when" } else { "and" })?;
+                }
+                Ok(())
+            }
             Self::Servers {
                 permit,
                 question,
@@ -89,7 +98,7 @@ fn rule(line: &str) -> Result<Option<Rule>, PolicyProblem> {
     let Some(first) = words.next_plain() else {
         return Ok(None);
     };
-    let rule = match first {
+    let mut rule = match first {
         "default" => match words.next_plain().ok_or_else(refuse)? {
             "deny" => Rule::DefaultDeny,
             "ask" => Rule::DefaultAsk,
@@ -101,7 +110,14 @@ fn rule(line: &str) -> Result<Option<Rule>, PolicyProblem> {
         "always" if words.next_plain() == Some("ask") => about(Verb::AlwaysAsk, &mut words, refuse)?,
         _ => return Err(refuse()),
     };
-    match words.next_plain() {
+    let mut next = words.next_plain();
+    if let (Rule::Tools(.., conditions), Some("when")) = (&mut rule, next) {
+        let (found, rest) = condition::conditions(words.0)?;
+        *conditions = found;
+        words.0 = rest;
+        next = words.next_plain();
+    }
+    match next {
         None => Ok(Some(rule)),
         Some(word) => Err(PolicyProblem::Trailing(word.to_owned())),
     }
@@ -134,7 +150,7 @@ fn about(
     });
     match confusable {
         Some(character) => Err(PolicyProblem::Confusable { pattern, character }),
-        None => Ok(Rule::Tools(verb, parsed)),
+        None => Ok(Rule::Tools(verb, parsed, Vec::new())),
     }
 }
 
@@ -218,6 +234,14 @@ mod tests {
         check("allow elicit mcp.*", "allow elicit mcp.*");
         check("deny readResource mcp.github", "deny readResource mcp.github");
         check("allow mcp.elicit.x", "allow mcp.elicit.x");
+        check(
+            r##"allow "mcp.fs.read file" when arg.path=="/srv" and arg["q"] == "#" # why"##,
+            r##"allow "mcp.fs.read file" when arg.path == "/srv" and arg.q == "#""##,
+        );
+        check(
+            r#"deny mcp.a.when when arg.x == "1""#,
+            r#"deny mcp.a.when when arg.x == "1""#,
+        );
     }
 
     #[test]
@@ -228,6 +252,19 @@ mod tests {
         check("always mcp.*", "error: `always mcp.*` is not a rule");
         check("default", "error: `default` is not a rule");
         check("default allow", "error: `default allow` does not exist");
+        check("allow mcp.a.b when", "error: `` is not a condition");
+        check(
+            r#"allow mcp.a.b when arg.x == "1" or"#,
+            "error: `or` stands after the end of the rule",
+        );
+        check(
+            r#"allow elicit mcp.a when arg.x == "1""#,
+            "error: `when` stands after the end of the rule",
+        );
+        check(
+            r#"default ask when arg.x == "1""#,
+            "error: `when` stands after the end of the rule",
+        );
         check(
             "deny mcp.fs.read file",
             "error: `file` stands after the end of the rule",
@@ -265,6 +302,7 @@ mod tests {
             r#"deny "mcp.a.\" # x""#,
             r"ask mcp.a.\*",
             r#"always ask "mcp.a.b c\\*""#,
+            r#"ask mcp.a.* when arg["a.b"].c[0] == "x \\ \"y" and arg.z == """#,
         ] {
             let first = rule(line).unwrap().unwrap();
             assert_eq!(

@@ -1,3 +1,4 @@
+use portcullis_types::Approver;
 use proptest::prelude::*;
 
 use super::*;
@@ -22,14 +23,21 @@ fn tool(capability: &str) -> ToolFacts {
 
 fn ask(point: &DecisionPoint, tool: &ToolFacts, tier: Tier, arguments: &str) -> Decision {
     let agent = AgentId::default();
-    point.decide(&CallQuestion {
+    let question = CallQuestion {
         agent: &agent,
         profile: &agent,
         tier,
         tool,
         arguments,
         now_ms: 1_785_196_800_000,
-    })
+    };
+    let decision = point.decide(&question);
+    assert_eq!(
+        decision,
+        point.decide_unindexed(&question),
+        "the index changes nothing"
+    );
+    decision
 }
 
 /// The ways in which a tool is under the floor, or changed; by the table's columns.
@@ -320,11 +328,8 @@ fn a_policy_that_fails_denies_and_is_named() {
 
 #[test]
 fn a_missing_entity_denies() {
-    let base = load::load(
-        &builtin::always_loaded(),
-        &[file("t.rules", "allow mcp.*.*\ndefault ask")],
-    )
-    .unwrap();
+    let files = [file("t.rules", "allow mcp.*.*\ndefault ask")];
+    let base = load::load(&builtin::always_loaded(), &files).unwrap();
     let agent = AgentId::default();
     let tool = tool("mcp.a.b");
     let asked = CallQuestion {
@@ -335,16 +340,14 @@ fn a_missing_entity_denies() {
         arguments: "{}",
         now_ms: 0,
     };
-    let question = || base.model.call(&asked, Vec::new()).unwrap();
-    assert_eq!(
-        base.decide_call(&asked, &question()).unwrap().answer,
-        Answer::Allow
-    );
-    assert_eq!(question().required.len(), 4, "agent, tool, server and arguments");
-    for uid in question().required {
-        let mut question = question();
-        question.entities = question.entities.remove_entities([uid.clone()]).unwrap();
-        let told = base.decide_call(&asked, &question).unwrap_err();
+    let world = base.model.world(&agent, &agent, &tool).unwrap();
+    let world = base.model.with_arguments(&world, Vec::new()).unwrap();
+    assert_eq!(base.decide_in(&world, &asked).unwrap().answer, Answer::Allow);
+    assert_eq!(world.required.len(), 4, "agent, tool, server and arguments");
+    for uid in &world.required {
+        let mut world = world.clone();
+        world.entities = world.entities.remove_entities([uid.clone()]).unwrap();
+        let told = base.decide_in(&world, &asked).unwrap_err();
         assert_eq!(told, format!("the entity `{uid}` is missing"));
     }
 }
@@ -680,36 +683,5 @@ fn a_duplicate_id_names_both_places() {
     assert!(
         told.contains("taken by the policy at built-in/floor.cedar:3"),
         "{told}"
-    );
-}
-
-#[test]
-fn arguments_are_left_out_only_where_no_policy_can_read_them() {
-    let reads = |condition: &str| {
-        let cedar = format!(
-            "@id(\"x\") @description(\"d\") permit (principal, action == Mcp::Action::\"call\", resource) when {{ {condition} }};"
-        );
-        let always = builtin::always_loaded();
-        load::load(&always, &[file("x.cedar", &cedar)])
-            .unwrap_or_else(|errors| panic!("{errors}"))
-            .reads_arguments
-    };
-    for condition in [
-        r#"context.args.hasTag("a")"#,
-        r#"context["args"].hasTag("a")"#,
-        r#"context["\u{61}rgs"].hasTag("a")"#,
-        r#"Mcp::Args::"call".hasTag("a")"#,
-        r#"(if true then context else context).args.hasTag("a")"#,
-    ] {
-        assert!(reads(condition), "{condition}");
-    }
-    assert!(!reads(r#"resource.name == "x""#));
-    assert!(
-        !load::load(
-            &builtin::always_loaded(),
-            &[file("t.rules", "default ask\nallow mcp.a.b")]
-        )
-        .unwrap()
-        .reads_arguments
     );
 }
