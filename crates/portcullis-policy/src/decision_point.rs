@@ -251,6 +251,11 @@ impl DecisionPoint {
         decision.unwrap_or_else(|unfit| Decision::deny(ReasonCode::DenyInvalidRequest, Some(unfit)))
     }
 
+    /// All policies, where some were loaded.
+    pub(crate) fn base(&self) -> Option<&PolicyBase> {
+        self.base.as_deref()
+    }
+
     /// The policies, where they say anything at all.
     fn speaking(&self) -> Option<&Arc<PolicyBase>> {
         self.base.as_ref().filter(|base| base.says_something)

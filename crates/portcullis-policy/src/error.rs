@@ -140,6 +140,24 @@ pub enum PolicyProblem {
     /// A name in Cedar text that can be taken for another.
     #[error("{0}")]
     LooksAlike(String),
+    /// `@untested` without a reason.
+    #[error("`@untested` gives no reason")]
+    UntestedWithoutReason,
+    /// The seal is no seal.
+    #[error("the seal cannot be read: {0}")]
+    SealUnreadable(String),
+    /// There is no seal where one is demanded.
+    #[error("the policies are not sealed")]
+    Unsealed,
+    /// A file is not what was sealed.
+    #[error("this file is not the one that was sealed")]
+    SealBroken,
+    /// A file that the seal does not know.
+    #[error("this file is not in the seal")]
+    SealLacks,
+    /// A sealed file that is not there.
+    #[error("this file was sealed and is not there")]
+    SealedFileMissing,
     /// Not the name of a preset.
     #[error("there is no preset `{0}`")]
     Preset(String),
@@ -162,7 +180,15 @@ impl PolicyProblem {
             Self::MissingAnnotation(_) => {
                 "write `@description(\"…\")` above it: one sentence that says what it is for"
             }
-            Self::UnknownAnnotation(_) => "use `@id` and `@description` only",
+            Self::UnknownAnnotation(_) => "use `@id`, `@description` and `@untested` only",
+            Self::UntestedWithoutReason => "write `@untested(\"why no case exercises it\")`",
+            Self::SealUnreadable(_) => {
+                "write it anew with `portcullis policy seal`, once the policies are reviewed"
+            }
+            Self::Unsealed => "seal them with `portcullis policy seal`, once they are reviewed",
+            Self::SealBroken | Self::SealLacks | Self::SealedFileMissing => {
+                "restore it, or seal the folder anew with `portcullis policy seal`, once the change is reviewed"
+            }
             Self::DuplicateId { .. } => "give each policy an id of its own",
             Self::Invisible(_) => "remove it: a reviewer would read something else than what is meant",
             Self::Rule(_) => {
@@ -191,7 +217,7 @@ impl PolicyProblem {
             Self::LooksAlike(_) => {
                 "use letters of one script; in a name, match what cannot be told apart by `like` and `*`"
             }
-            Self::Preset(_) => "use `deny-by-default` or `ask-by-default`",
+            Self::Preset(_) => "use `deny-by-default`, `ask-by-default` or `read-only`",
             Self::Internal(_) => return None,
         };
         Some(text.to_owned())

@@ -66,6 +66,19 @@ impl PolicyBase {
         set
     }
 
+    /// All policies with their places.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&PolicyRef, &IndexedPolicy)> {
+        let place = |policy: &Policy| self.places.get(policy.id());
+        self.indexed
+            .iter()
+            .filter_map(move |indexed| Some((place(&indexed.policy)?, indexed)))
+    }
+
+    /// The annotation of this name of the policy of this id.
+    pub(crate) fn annotation(&self, id: &str, name: &str) -> Option<&str> {
+        self.policies.annotation(&PolicyId::new(id), name)
+    }
+
     /// The set of all policies about `action`.
     pub(crate) fn about(&self, action: Action) -> Arc<PolicySet> {
         let positions = (0..).zip(&self.indexed);

@@ -92,11 +92,54 @@ pub(crate) fn parse(file: &PolicyFile) -> (Vec<(usize, Rule)>, Vec<PolicyError>)
     (rules, errors)
 }
 
+/// The file in the one way to write it; what is no rule goes to `errors`.
+pub(crate) fn formatted(file: &PolicyFile, errors: &mut Vec<PolicyError>) -> String {
+    let mut text = String::new();
+    let mut blank = false;
+    for (line, source) in (1..).zip(file.text.lines()) {
+        let written = match rule_and_comment(source) {
+            Ok((Some(rule), "")) => rule.to_string(),
+            Ok((Some(rule), comment)) => format!("{rule}  {comment}"),
+            Ok((None, comment)) => comment.to_owned(),
+            Err(problem) => {
+                errors.push(PolicyError::new(&file.name, line, problem));
+                continue;
+            }
+        };
+        if written.is_empty() {
+            blank = !text.is_empty();
+            continue;
+        }
+        if std::mem::take(&mut blank) {
+            text.push('\n');
+        }
+        text.push_str(&written);
+        text.push('\n');
+    }
+    text
+}
+
+/// Whether the comment of a rule says why no decision table exercises it.
+pub(crate) fn is_marked_untested(line: &str) -> bool {
+    rule_and_comment(line).is_ok_and(|(_, comment)| {
+        let reason = comment
+            .trim_start_matches('#')
+            .trim_start()
+            .strip_prefix("untested:");
+        reason.is_some_and(|reason| !reason.trim().is_empty())
+    })
+}
+
 fn rule(line: &str) -> Result<Option<Rule>, PolicyProblem> {
+    rule_and_comment(line).map(|(rule, _)| rule)
+}
+
+/// The rule of a line, and its comment with the `#` in front.
+fn rule_and_comment(line: &str) -> Result<(Option<Rule>, &str), PolicyProblem> {
     let mut words = Words(line);
     let refuse = || PolicyProblem::Rule(line.trim().to_owned());
     let Some(first) = words.next_plain() else {
-        return Ok(None);
+        return Ok((None, line.trim()));
     };
     let mut rule = match first {
         "default" => match words.next_plain().ok_or_else(refuse)? {
@@ -118,7 +161,7 @@ fn rule(line: &str) -> Result<Option<Rule>, PolicyProblem> {
         next = words.next_plain();
     }
     match next {
-        None => Ok(Some(rule)),
+        None => Ok((Some(rule), words.0.trim())),
         Some(word) => Err(PolicyProblem::Trailing(word.to_owned())),
     }
 }

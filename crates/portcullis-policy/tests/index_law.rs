@@ -4,6 +4,13 @@
 //! `PORTCULLIS_LAW_CASES` sets how many pairs of policies and question are tried, `PORTCULLIS_LAW_SEED` where the
 //! random numbers start; the long run is `PORTCULLIS_LAW_CASES=1000000` with `--release`.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "the whole file is a test"
+)]
+
 use std::collections::BTreeMap;
 
 use portcullis_policy::{CallQuestion, DecisionPoint, PolicyFile, ToolFacts, ToolHints};

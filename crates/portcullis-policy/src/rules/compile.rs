@@ -59,17 +59,7 @@ pub fn compile_rules(file: &PolicyFile) -> Result<String, PolicyErrors> {
         .iter()
         .map(|loaded| loaded.policy.to_string())
         .collect();
-    cedar_policy_formatter::policies_str_to_pretty(
-        &texts.join("\n\n"),
-        &cedar_policy_formatter::Config::default(),
-    )
-    .map_err(|error| {
-        PolicyErrors(vec![PolicyError::new(
-            &file.name,
-            1,
-            PolicyProblem::Internal(error.to_string()),
-        )])
-    })
+    crate::format::pretty(file, &texts.join("\n\n"))
 }
 
 /// One policy of a rule, before it has a place.
