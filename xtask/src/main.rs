@@ -1,6 +1,7 @@
 //! The project's own chores. `cargo xtask ci` is everything that CI runs; each of its stages is a command of
 //! its own (`cargo xtask guard`), so that a failure can be repeated alone.
 
+mod bench;
 mod ci;
 mod deny;
 mod finding;
@@ -66,6 +67,7 @@ fn dispatch(command: &str, arguments: &[&str]) -> Result<()> {
     let root = Root::of_this_checkout().context("cannot find the workspace")?;
     match command {
         "ci" => ci::run(&root, ci::Options::parse(arguments)?),
+        "bench" => bench::run(&root, arguments),
         "fuzz" => fuzz::run(&root, arguments),
         name => match ci::stage(name) {
             Some(stage) if arguments.is_empty() => stage.run(&root),
@@ -94,10 +96,16 @@ fn help() -> String {
         ),
     ];
     let stages = ci::STAGES.iter().map(|stage| (stage.name(), stage.about()));
-    let others = [(
-        "fuzz [TARGET [SECONDS]]",
-        "each fuzz target for a minute, or one (not part of `ci`)",
-    )];
+    let others = [
+        (
+            "fuzz [TARGET [SECONDS]]",
+            "each fuzz target for a minute, or one (not part of `ci`)",
+        ),
+        (
+            "bench NAME",
+            "figures beside a baseline of the same run (not part of `ci`)",
+        ),
+    ];
     for (name, about) in ci.into_iter().chain(stages).chain(others) {
         text.push_str(&format!("  {name:<24}{about}\n"));
     }
