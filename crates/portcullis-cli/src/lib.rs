@@ -59,6 +59,7 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
             Command::Check(check) => command::check::run(&check),
             Command::Tools(tools) => command::tools::run(tools).await,
             Command::Call(call) => command::call::run(call).await,
+            Command::Policy(policy) => command::policy::run(&policy),
             Command::Serve(serve) => command::serve::run(serve).await,
             Command::DemoServer { .. } => ExitStatus::Done,
         }

@@ -10,7 +10,7 @@ use portcullis_router::{ApprovalHandler, ElicitationHandler, Router, RouterOptio
 use portcullis_supervisor::LifecycleOptions;
 use portcullis_types::{AgentId, Tier};
 
-use crate::{Hub, HubError, read_policies};
+use crate::{Hub, HubError, files::read_reviewed_policies};
 
 /// Everything that a [`Hub`] can be told before it starts. Each setting has a default that is safe: no policies
 /// deny all, no approval handler approves nothing, no elicitation handler declines all.
@@ -21,6 +21,7 @@ pub struct HubBuilder {
     options: Options,
     servers: Vec<ServerSpec>,
     policies: Policies,
+    sealed: bool,
     store: Store,
     shape: ShapeOptions,
     approval: Option<Arc<dyn ApprovalHandler>>,
@@ -89,6 +90,13 @@ impl HubBuilder {
     /// A preset instead of policies of one's own.
     pub fn preset(mut self, preset: Preset) -> Self {
         self.policies = Policies::Preset(preset);
+        self
+    }
+
+    /// Refuses a folder of policies that has no seal; see `portcullis policy seal`. Where there is a seal, the
+    /// policies must be those that were sealed in any case.
+    pub fn sealed(mut self, sealed: bool) -> Self {
+        self.sealed = sealed;
         self
     }
 
@@ -166,13 +174,13 @@ impl HubBuilder {
             return Err(HubError::NoServers(diagnostics));
         }
         let policies = match self.policies {
-            Policies::Folder(folder) => DecisionPoint::load(&read_policies(&folder)?)?,
+            Policies::Folder(folder) => DecisionPoint::load(&read_reviewed_policies(&folder, self.sealed)?)?,
             Policies::Files(files) => DecisionPoint::load(&files)?,
             Policies::Preset(preset) => DecisionPoint::preset(preset)?,
             Policies::Documents => match settings.policies {
                 Some(setting) => {
                     let folder = beside(&setting.origin.file, &setting.value);
-                    DecisionPoint::load(&read_policies(&folder)?)?
+                    DecisionPoint::load(&read_reviewed_policies(&folder, self.sealed)?)?
                 }
                 None => DecisionPoint::deny_all(),
             },
