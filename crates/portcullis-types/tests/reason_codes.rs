@@ -29,9 +29,16 @@ fn page() -> String {
 #[test]
 fn the_page_is_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reason-codes.md");
-    #[expect(clippy::disallowed_methods, reason = "a page is written only where its author asks for it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a page is written only where its author asks for it"
+    )]
     if std::env::var_os("PORTCULLIS_BLESS").is_some() {
         fs::write(&path, page()).unwrap();
     }
-    assert_eq!(fs::read_to_string(&path).unwrap(), page(), "run it with `PORTCULLIS_BLESS=1`");
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        page(),
+        "run it with `PORTCULLIS_BLESS=1`"
+    );
 }
