@@ -23,6 +23,12 @@ const BENCHES: &[(&str, &str, &str, &str)] = &[
         "bench_http",
         "calls over HTTP through the guarded client, beside the SDK on plain reqwest",
     ),
+    (
+        "policy",
+        "portcullis-policy",
+        "bench_policy",
+        "decisions, beside plain Cedar over all policies",
+    ),
 ];
 
 /// A first build for release takes long.

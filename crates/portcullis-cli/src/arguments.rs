@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Tools(HubArguments),
     /// Call one tool
     Call(CallArguments),
+    /// Check, explain, format, compile and seal policies
+    Policy(crate::command::policy::PolicyArguments),
     /// Offer all servers as one MCP server
     Serve(ServeArguments),
     /// Look at the store of results' binary content, and tidy it
@@ -71,7 +73,10 @@ pub(crate) struct HubArguments {
     /// The folder of policies: its *.cedar and *.rules files
     #[arg(long, value_name = "DIR", conflicts_with = "preset")]
     pub(crate) policies: Option<PathBuf>,
-    /// Policies that come with the program: deny-by-default or ask-by-default
+    /// Refuse a folder of policies without a seal
+    #[arg(long)]
+    pub(crate) sealed: bool,
+    /// Policies that come with the program: deny-by-default, ask-by-default or read-only
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
     /// How freely the agent may act: request_approval, allow_edits, plan or full_access

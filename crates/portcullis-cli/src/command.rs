@@ -4,5 +4,6 @@ pub(crate) mod blobs;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod demo_server;
+pub(crate) mod policy;
 pub(crate) mod serve;
 pub(crate) mod tools;

@@ -39,6 +39,7 @@ pub(crate) async fn run(hub: Hub, work: impl Future<Output = ExitStatus>) -> Exi
 fn build(arguments: &HubArguments) -> Result<HubBuilder, HubError> {
     let mut builder = Hub::builder()
         .documents(read_documents(&arguments.config)?)
+        .sealed(arguments.sealed)
         .approval(Terminal);
     if let Some(folder) = &arguments.policies {
         builder = builder.policies_dir(folder);

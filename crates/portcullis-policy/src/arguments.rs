@@ -1,6 +1,10 @@
 //! The arguments of a call as the tags of an entity.
 
-use std::collections::HashSet;
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashSet},
+    fmt::Write as _,
+};
 
 use portcullis_types::ReasonCode;
 use serde::de::IgnoredAny;
@@ -16,9 +20,40 @@ const MAX_TAG_BYTES: usize = 16 * MAX_BYTES;
 /// Why arguments cannot be decided on: a code, and a sentence for the caller.
 pub(crate) type Refusal = (ReasonCode, String);
 
+/// Which tags are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TagKeys {
+    /// Those of these keys.
+    These(BTreeSet<String>),
+    /// All.
+    All,
+}
+
+impl TagKeys {
+    pub(crate) const NONE: Self = Self::These(BTreeSet::new());
+
+    /// Those wanted by either.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::All, _) => {}
+            (Self::These(keys), Self::These(more)) => keys.extend(more.iter().cloned()),
+            (this, Self::All) => *this = Self::All,
+        }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        match self {
+            Self::These(keys) => keys.contains(key),
+            Self::All => true,
+        }
+    }
+}
+
 /// The tags of `text`, the JSON text of an object: each leaf under its path, and each leaf and container's type
 /// under its path and `#type`. No two places in the arguments have the same path.
-pub(crate) fn tags(text: &str) -> Result<Vec<(String, String)>, Refusal> {
+///
+/// What is refused does not depend on which tags are `wanted`.
+pub(crate) fn tags(text: &str, wanted: &TagKeys) -> Result<Vec<(String, String)>, Refusal> {
     if text.len() > MAX_BYTES {
         let told = format!(
             "the arguments have {} bytes, over the limit of {MAX_BYTES}",
@@ -30,6 +65,7 @@ pub(crate) fn tags(text: &str) -> Result<Vec<(String, String)>, Refusal> {
     serde_json::from_str::<IgnoredAny>(text).map_err(|error| invalid(&error.to_string()))?;
     let mut walk = Walk {
         text,
+        wanted,
         at: 0,
         path: String::new(),
         tags: Vec::new(),
@@ -50,26 +86,40 @@ fn invalid(why: &str) -> Refusal {
     )
 }
 
+/// Writes a key at the end of a path: quoted where it would read as something else, because it is empty or holds a
+/// character of the paths' own.
+pub(crate) fn push_key(path: &mut String, key: &str) {
+    if key.is_empty() || key.contains(['.', '[', ']', '#']) {
+        path.push_str(&format!("[{}]", serde_json::Value::from(key)));
+    } else {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(key);
+    }
+}
+
 struct Walk<'a> {
     text: &'a str,
+    wanted: &'a TagKeys,
     at: usize,
     path: String,
     tags: Vec<(String, String)>,
     tag_bytes: usize,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
     fn value(&mut self, depth: usize) -> Result<(), Refusal> {
         match self.peek() {
             Some(b'{') => self.object(depth),
             Some(b'[') => self.array(depth),
             Some(b'"') => {
                 let text = self.string()?;
-                self.leaf(text, "string")
+                self.leaf(&text, "string")
             }
             _ => {
                 let text = self.word()?;
-                let kind = match text.as_str() {
+                let kind = match text {
                     "true" | "false" => "boolean",
                     "null" => "null",
                     _ => "number",
@@ -87,7 +137,7 @@ impl Walk<'_> {
             let key = self.string()?;
             self.skip_blanks();
             self.expect(b':')?;
-            self.push_key(&key);
+            push_key(&mut self.path, &key);
             if !keys.insert(key) {
                 let told = format!("the key `{}` stands twice", self.path);
                 return Err((ReasonCode::DenyArgumentsDuplicateKey, told));
@@ -103,7 +153,8 @@ impl Walk<'_> {
         let outer = self.path.len();
         let mut index = 0_usize;
         while self.is_not_at(b']') {
-            self.path.push_str(&format!("[{index}]"));
+            // Writing to a text cannot fail.
+            _ = write!(self.path, "[{index}]");
             self.value(depth + 1)?;
             self.path.truncate(outer);
             index += 1;
@@ -117,38 +168,37 @@ impl Walk<'_> {
             return Err((ReasonCode::DenyArgumentsTooDeep, told));
         }
         self.at += 1;
-        self.tag(format!("{}#type", self.path), kind.to_owned())
+        self.kind(kind)
     }
 
-    fn leaf(&mut self, text: String, kind: &str) -> Result<(), Refusal> {
-        self.tag(format!("{}#type", self.path), kind.to_owned())?;
-        self.tag(self.path.clone(), text)
+    fn leaf(&mut self, text: &str, kind: &str) -> Result<(), Refusal> {
+        self.kind(kind)?;
+        self.tag(text)
     }
 
-    fn tag(&mut self, path: String, text: String) -> Result<(), Refusal> {
-        self.tag_bytes += path.len() + text.len();
+    /// The tag of the type of what stands at the path.
+    fn kind(&mut self, kind: &str) -> Result<(), Refusal> {
+        let length = self.path.len();
+        self.path.push_str("#type");
+        let tagged = self.tag(kind);
+        self.path.truncate(length);
+        tagged
+    }
+
+    fn tag(&mut self, text: &str) -> Result<(), Refusal> {
+        self.tag_bytes += self.path.len() + text.len();
         if self.tag_bytes > MAX_TAG_BYTES {
             let told = format!("the paths of the arguments take more than {MAX_TAG_BYTES} bytes together");
             return Err((ReasonCode::DenyArgumentsTooLarge, told));
         }
-        self.tags.push((path, text));
+        if self.wanted.has(&self.path) {
+            self.tags.push((self.path.clone(), text.to_owned()));
+        }
         Ok(())
     }
 
-    /// Quoted where the key would read as something else: it is empty, or it holds a character of the paths' own.
-    fn push_key(&mut self, key: &str) {
-        if key.is_empty() || key.contains(['.', '[', ']', '#']) {
-            self.path.push_str(&format!("[{}]", serde_json::Value::from(key)));
-        } else {
-            if !self.path.is_empty() {
-                self.path.push('.');
-            }
-            self.path.push_str(key);
-        }
-    }
-
     /// The string that starts here, unescaped. A lone surrogate has no text, so it refuses.
-    fn string(&mut self) -> Result<String, Refusal> {
+    fn string(&mut self) -> Result<Cow<'a, str>, Refusal> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let mut escaped = false;
         let end = rest.bytes().skip(1).position(|byte| {
@@ -160,11 +210,14 @@ impl Walk<'_> {
             .and_then(|end| rest.get(..end + 2))
             .ok_or_else(|| invalid("a string does not end"))?;
         self.at += raw.len();
+        if let Some(plain) = raw.get(1..raw.len() - 1).filter(|plain| !plain.contains('\\')) {
+            return Ok(Cow::Borrowed(plain));
+        }
         serde_json::from_str(raw).map_err(|error| invalid(&error.to_string()))
     }
 
     /// The number or literal that starts here, as it was received.
-    fn word(&mut self) -> Result<String, Refusal> {
+    fn word(&mut self) -> Result<&'a str, Refusal> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let end = rest
             .find([',', ']', '}', ' ', '\t', '\n', '\r'])
@@ -172,7 +225,7 @@ impl Walk<'_> {
         match rest.get(..end) {
             Some(word) if !word.is_empty() => {
                 self.at += end;
-                Ok(word.to_owned())
+                Ok(word)
             }
             _ => Err(invalid("a value is missing")),
         }
@@ -216,6 +269,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    fn tags(text: &str) -> Result<Vec<(String, String)>, Refusal> {
+        super::tags(text, &TagKeys::All)
+    }
 
     /// The tags without those of types, as `path=text`.
     fn check(text: &str, expected: &[&str]) {

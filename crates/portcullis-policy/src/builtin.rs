@@ -10,6 +10,9 @@ pub const SCHEMA: &str = include_str!("../../../policies/schema.cedarschema");
 /// The name that the schema has in errors.
 pub(crate) const SCHEMA_NAME: &str = "built-in/schema.cedarschema";
 
+/// The folder that the embedded files have in errors and reasons.
+pub(crate) const FOLDER: &str = "built-in/";
+
 /// Policies for those who have not written any yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
@@ -17,11 +20,13 @@ pub enum Preset {
     DenyByDefault,
     /// `ask-by-default`: every call is asked for.
     AskByDefault,
+    /// `read-only`: every call is asked for, and what does not claim to be read-only may not be called at all.
+    ReadOnly,
 }
 
 impl Preset {
     /// All presets.
-    pub const ALL: [Self; 2] = [Self::DenyByDefault, Self::AskByDefault];
+    pub const ALL: [Self; 3] = [Self::DenyByDefault, Self::AskByDefault, Self::ReadOnly];
 
     /// The preset's name, as `--preset` takes it.
     #[must_use]
@@ -29,18 +34,26 @@ impl Preset {
         match self {
             Self::DenyByDefault => "deny-by-default",
             Self::AskByDefault => "ask-by-default",
+            Self::ReadOnly => "read-only",
         }
     }
 
     /// The preset's text: a start for policies of one's own.
     #[must_use]
     pub fn file(self) -> PolicyFile {
-        let text = match self {
-            Self::DenyByDefault => include_str!("../../../policies/presets/deny-by-default.rules"),
-            Self::AskByDefault => include_str!("../../../policies/presets/ask-by-default.rules"),
+        let (ending, text) = match self {
+            Self::DenyByDefault => (
+                "rules",
+                include_str!("../../../policies/presets/deny-by-default.rules"),
+            ),
+            Self::AskByDefault => (
+                "rules",
+                include_str!("../../../policies/presets/ask-by-default.rules"),
+            ),
+            Self::ReadOnly => ("cedar", include_str!("../../../policies/presets/read-only.cedar")),
         };
         PolicyFile {
-            name: format!("built-in/presets/{}.rules", self.as_str()),
+            name: format!("{FOLDER}presets/{}.{ending}", self.as_str()),
             text: text.to_owned(),
         }
     }

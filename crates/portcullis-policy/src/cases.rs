@@ -1,9 +1,14 @@
 //! Decision tables: what is expected of policies, as a file that reviewers read and CI runs.
 
+mod coverage;
 mod fields;
 mod suite;
 
-use std::fmt;
+pub use coverage::Coverage;
+
+use std::{collections::BTreeSet, fmt};
+
+use portcullis_types::PolicyRef;
 
 use crate::PolicyFile;
 use suite::{Row, Suite};
@@ -15,6 +20,8 @@ pub struct CaseReport {
     pub decisions: usize,
     /// What did not come out as expected, and what could not be read, in order of file and line.
     pub failures: Vec<CaseFailure>,
+    /// The policies that decided in some case; see [`Coverage`].
+    pub decided: BTreeSet<PolicyRef>,
 }
 
 impl CaseReport {
@@ -94,6 +101,7 @@ fn run_row(suite: &Suite, row: &Row, report: &mut CaseReport) {
     for tier in &row.tiers {
         report.decisions += 1;
         let decision = row.decide(&suite.policies, *tier);
+        report.decided.extend(decision.policies.iter().cloned());
         for wrong in row.expected.differences(&decision) {
             let message = format!("{wrong} ({}, tier `{tier}`; {decision})", row.subject);
             report.failures.push(CaseFailure {

@@ -1,15 +1,22 @@
-use std::fmt;
-
-use cedar_policy::{Authorizer, Decision as CedarDecision, Entities, PolicyId, Request};
-use portcullis_types::{
-    AgentId, Answer, Approver, Decision, Hash, PolicyRef, ReasonCode, ServerId, Source, Tier,
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
 };
+
+use portcullis_types::{AgentId, Answer, Decision, Hash, PolicyRef, ReasonCode, ServerId, Source, Tier};
 
 use crate::{
-    PolicyErrors, PolicyFile, Preset, ToolFacts, arguments, builtin,
+    PolicyErrors, PolicyFile, PreparedTool, Preset, ToolFacts,
+    arguments::{self, TagKeys},
+    builtin,
     load::{self, PolicyBase},
-    model::{Question, Unfit},
+    model::{Action, Unfit, World},
+    verdict::{self, Verdict},
 };
+
+/// How many tools are remembered with what is settled about them.
+const MAX_PREPARED: usize = 8_192;
 
 /// May this agent make this call?
 #[derive(Debug, Clone, Copy)]
@@ -49,12 +56,64 @@ pub struct ElicitationQuestion<'a> {
     pub host: &'a str,
 }
 
+/// May this be done with this whole server?
+#[derive(Debug, Clone, Copy)]
+pub struct ServerQuestion<'a> {
+    /// Who asks, or whose call the server is working on.
+    pub agent: &'a AgentId,
+    /// The profile that the agent belongs to.
+    pub profile: &'a AgentId,
+    /// How freely the agent may act in this session.
+    pub tier: Tier,
+    /// Where the server comes from.
+    pub source: Source,
+    /// The server.
+    pub server: &'a ServerId,
+    /// How the server is reached: `stdio`, `http` or `host`.
+    pub transport: &'a str,
+    /// What is to be done.
+    pub about: ServerAction<'a>,
+}
+
+/// What can be asked about a whole server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerAction<'a> {
+    /// The server asks the user something (MCP 2026-07-28, client/elicitation).
+    Elicit {
+        /// `form` or `url`.
+        mode: &'a str,
+        /// The host of the address in URL mode; empty in form mode.
+        host: &'a str,
+    },
+    /// A resource of the server is read (MCP 2026-07-28, server/resources).
+    ReadResource {
+        /// The resource's URI, as the server wrote it.
+        uri: &'a str,
+    },
+    /// A prompt of the server is got (MCP 2026-07-28, server/prompts).
+    GetPrompt {
+        /// The prompt's name.
+        name: &'a str,
+    },
+}
+
+impl ServerAction<'_> {
+    fn action(self) -> Action {
+        match self {
+            Self::Elicit { .. } => Action::Elicit,
+            Self::ReadResource { .. } => Action::ReadResource,
+            Self::GetPrompt { .. } => Action::GetPrompt,
+        }
+    }
+}
+
 /// Decides what may be called, by Cedar policies. Immutable: new policies make a new decision point.
 ///
 /// The floor and the tiers are always loaded. Whatever fails while deciding denies.
 pub struct DecisionPoint {
-    base: Option<PolicyBase>,
+    base: Option<Arc<PolicyBase>>,
     digest: Hash,
+    prepared: RwLock<HashMap<ToolFacts, Arc<PreparedTool>>>,
 }
 
 impl DecisionPoint {
@@ -64,6 +123,7 @@ impl DecisionPoint {
         Self {
             base: None,
             digest: load::digest(std::iter::empty()),
+            prepared: RwLock::default(),
         }
     }
 
@@ -87,7 +147,8 @@ impl DecisionPoint {
         let base = load::load(always_loaded, files)?;
         Ok(Self {
             digest: base.digest,
-            base: Some(base),
+            base: Some(Arc::new(base)),
+            prepared: RwLock::default(),
         })
     }
 
@@ -107,36 +168,122 @@ impl DecisionPoint {
     /// it unattended, or else those that permit the call; for a deny, those that forbid it or failed.
     #[must_use]
     pub fn decide(&self, question: &CallQuestion<'_>) -> Decision {
-        let Some(base) = self.base.as_ref().filter(|base| base.says_something) else {
+        match self.prepare(question.tool) {
+            Some(tool) => tool.decide(question),
+            None => Decision::deny(ReasonCode::DenyNoPolicies, None),
+        }
+    }
+
+    /// The same answer, with every policy put to Cedar as it stands, no index and nothing remembered. It is what
+    /// [`decide`](Self::decide) must agree with on every question; tests and benchmarks compare the two.
+    #[must_use]
+    pub fn decide_unindexed(&self, question: &CallQuestion<'_>) -> Decision {
+        let Some(base) = self.speaking() else {
             return Decision::deny(ReasonCode::DenyNoPolicies, None);
         };
-        let tags = match arguments::tags(question.arguments) {
-            Ok(tags) if base.reads_arguments => tags,
-            Ok(_) => Vec::new(),
+        let tags = match arguments::tags(question.arguments, &TagKeys::All) {
+            Ok(tags) => tags,
             Err((code, told)) => return Decision::deny(code, Some(told)),
         };
-        let decision = base
-            .model
-            .call(question, tags)
-            .and_then(|asked| base.decide_call(question, &asked));
+        let decision = base.model.world(question.agent, question.profile, question.tool);
+        let decision = decision
+            .and_then(|world| base.model.with_arguments(&world, tags))
+            .and_then(|world| base.decide_in(&world, question));
         decision.unwrap_or_else(|unfit| Decision::deny(ReasonCode::DenyInvalidRequest, Some(unfit)))
+    }
+
+    /// The tool under these policies, with what does not depend on the call settled. It is remembered, so that
+    /// [`decide`](Self::decide) settles it once for each set of facts. `None` where there are no policies.
+    #[must_use]
+    pub fn prepare(&self, tool: &ToolFacts) -> Option<Arc<PreparedTool>> {
+        let base = self.speaking()?;
+        let known = self.prepared.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(tool) {
+            return Some(Arc::clone(found));
+        }
+        drop(known);
+        let prepared = Arc::new(PreparedTool::new(base, tool));
+        let mut known = self.prepared.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_PREPARED {
+            known.clear();
+        }
+        known.insert(tool.clone(), Arc::clone(&prepared));
+        Some(prepared)
     }
 
     /// Whether a server may ask the user something: allow or deny, never ask.
     #[must_use]
     pub fn decide_elicitation(&self, question: &ElicitationQuestion<'_>) -> Decision {
-        let Some(base) = self.base.as_ref().filter(|base| base.says_something) else {
+        let ElicitationQuestion {
+            agent,
+            profile,
+            tier,
+            source,
+            server,
+            transport,
+            mode,
+            host,
+        } = *question;
+        self.decide_server(&ServerQuestion {
+            agent,
+            profile,
+            tier,
+            source,
+            server,
+            transport,
+            about: ServerAction::Elicit { mode, host },
+        })
+    }
+
+    /// The answer to a question about a whole server: allow or deny, never ask.
+    #[must_use]
+    pub fn decide_server(&self, question: &ServerQuestion<'_>) -> Decision {
+        let Some(base) = self.speaking() else {
             return Decision::deny(ReasonCode::DenyNoPolicies, None);
         };
-        let decision = base.model.elicitation(question).and_then(|asked| {
-            let verdict = base.verdict(&asked, "elicit", None)?;
-            Ok(if verdict.permitted {
+        let decision = base.server_verdict(question).map(|verdict| {
+            if verdict.permitted {
                 base.decision(Answer::Allow, ReasonCode::Permitted, &verdict)
             } else {
                 base.deny(&verdict)
-            })
+            }
         });
         decision.unwrap_or_else(|unfit| Decision::deny(ReasonCode::DenyInvalidRequest, Some(unfit)))
+    }
+
+    /// All policies, where some were loaded.
+    pub(crate) fn base(&self) -> Option<&PolicyBase> {
+        self.base.as_deref()
+    }
+
+    /// The policies, where they say anything at all.
+    fn speaking(&self) -> Option<&Arc<PolicyBase>> {
+        self.base.as_ref().filter(|base| base.says_something)
+    }
+}
+
+impl PolicyBase {
+    /// The decision of all policies together on a call, in its whole world.
+    fn decide_in(&self, world: &World, question: &CallQuestion<'_>) -> Result<Decision, Unfit> {
+        let hash = Hash::of(question.arguments.as_bytes());
+        self.decide_call(question.tool, question.tier, |action, tier| {
+            verdict::check_complete(world)?;
+            let context = self
+                .model
+                .call_context(tier, Some(&hash), Some(question.now_ms))?;
+            let request = self.model.request(world, action, context)?;
+            let (permits, forbids, errors) = verdict::put(&self.policies, &request, &world.entities);
+            Ok(Verdict::of(permits, forbids, errors))
+        })
+    }
+
+    fn server_verdict(&self, question: &ServerQuestion<'_>) -> Result<Verdict, Unfit> {
+        let action = question.about.action();
+        let (world, context) = self.model.server_question(question)?;
+        verdict::check_complete(&world)?;
+        let request = self.model.request(&world, action, context)?;
+        let (permits, forbids, errors) = verdict::put(&self.about(action), &request, &world.entities);
+        Ok(Verdict::of(permits, forbids, errors))
     }
 }
 
@@ -145,127 +292,7 @@ impl fmt::Debug for DecisionPoint {
         f.debug_struct("DecisionPoint")
             .field("digest", &self.digest)
             .field("policies", &self.policies())
-            .finish()
-    }
-}
-
-/// What Cedar says to one request.
-#[derive(Default)]
-struct Verdict {
-    permitted: bool,
-    /// The policies that permit, where it is permitted; else those that forbid.
-    reasons: Vec<PolicyId>,
-    errors: Vec<(PolicyId, String)>,
-}
-
-impl PolicyBase {
-    fn decide_call(&self, asked: &CallQuestion<'_>, question: &Question) -> Result<Decision, Unfit> {
-        let call = self.verdict(question, "call", None)?;
-        if !call.permitted {
-            return Ok(self.deny(&call));
-        }
-        let mut unattended = self.verdict(question, "unattended", None)?;
-        if !unattended.errors.is_empty() {
-            // What forbids running it unattended would only have asked: it is the failure that denies.
-            unattended.reasons.clear();
-            return Ok(self.deny(&unattended));
-        }
-        let under_the_floor = asked.tool.is_under_the_floor();
-        // The floor and a changed definition ask here, whatever the policies say: should the policies of the floor
-        // ever be missing, nothing runs unattended that must not.
-        if unattended.permitted && !under_the_floor && !asked.tool.definition_changed {
-            unattended.reasons.extend(call.reasons);
-            return Ok(self.decision(Answer::Allow, ReasonCode::Permitted, &unattended));
-        }
-        let (code, approver) = if under_the_floor {
-            (ReasonCode::AskFloor, Approver::PersonOnly)
-        } else if asked.tool.definition_changed {
-            (ReasonCode::AskDefinitionChanged, Approver::PersonOnly)
-        } else if self.asks_in_every_tier(question)? {
-            (ReasonCode::AskAlways, Approver::PersonOnly)
-        } else {
-            (ReasonCode::AskByPolicy, Approver::PersonOrHook)
-        };
-        let named = if unattended.permitted || unattended.reasons.is_empty() {
-            &call
-        } else {
-            &unattended
-        };
-        let decision = self.decision(Answer::Ask, code, named);
-        Ok(Decision {
-            approver: Some(approver),
-            ..decision
-        })
-    }
-
-    /// What tells `always ask` from `ask`: not even full access lifts it. Where that cannot be told, it is `always`.
-    fn asks_in_every_tier(&self, question: &Question) -> Result<bool, Unfit> {
-        let verdict = self.verdict(question, "unattended", Some(Tier::FullAccess))?;
-        Ok(!verdict.permitted || !verdict.errors.is_empty())
-    }
-
-    /// Puts one request to Cedar; in another tier than the question's where one is given.
-    fn verdict(&self, question: &Question, action: &str, tier: Option<Tier>) -> Result<Verdict, Unfit> {
-        let request = self.model.request(question, action, tier)?;
-        for uid in &question.required {
-            if question.entities.get(uid).is_none() {
-                return Err(format!("the entity `{uid}` is missing"));
-            }
-        }
-        Ok(self.put(&request, &question.entities))
-    }
-
-    fn put(&self, request: &Request, entities: &Entities) -> Verdict {
-        let response = Authorizer::new().is_authorized(request, &self.policies, entities);
-        let errors = response.diagnostics().errors().map(|error| {
-            let cedar_policy::AuthorizationError::PolicyEvaluationError(error) = error;
-            (error.policy_id().clone(), error.inner().to_string())
-        });
-        let errors: Vec<_> = errors.collect();
-        Verdict {
-            // A forbid that fails is skipped by Cedar, so a permit next to it would win.
-            permitted: response.decision() == CedarDecision::Allow && errors.is_empty(),
-            reasons: match response.decision() {
-                CedarDecision::Allow if !errors.is_empty() => Vec::new(),
-                _ => response.diagnostics().reason().cloned().collect(),
-            },
-            errors,
-        }
-    }
-
-    fn deny(&self, verdict: &Verdict) -> Decision {
-        let code = match (verdict.reasons.is_empty(), verdict.errors.is_empty()) {
-            (false, _) => ReasonCode::DenyByPolicy,
-            (true, false) => ReasonCode::DenyEvaluationError,
-            (true, true) => ReasonCode::DenyByDefault,
-        };
-        self.decision(Answer::Deny, code, verdict)
-    }
-
-    fn decision(&self, answer: Answer, code: ReasonCode, verdict: &Verdict) -> Decision {
-        let failed = verdict.errors.iter().map(|(id, _)| id);
-        let mut policies: Vec<_> = verdict
-            .reasons
-            .iter()
-            .chain(failed)
-            .filter_map(|id| self.places.get(id))
-            .cloned()
-            .collect();
-        load::in_order(&mut policies);
-        policies.dedup();
-        let mut errors: Vec<_> = verdict
-            .errors
-            .iter()
-            .map(|(id, error)| format!("`{id}`: {error}"))
-            .collect();
-        errors.sort();
-        Decision {
-            answer,
-            code,
-            approver: None,
-            policies,
-            errors,
-        }
+            .finish_non_exhaustive()
     }
 }
 

@@ -111,6 +111,9 @@ pub enum PolicyProblem {
     /// More words after a rule.
     #[error("`{0}` stands after the end of the rule")]
     Trailing(String),
+    /// `when` followed by something else than conditions on arguments.
+    #[error("`{0}` is not a condition")]
+    Condition(String),
     /// A quoted pattern that is no JSON string.
     #[error("the quoted pattern is not a JSON string: {0}")]
     Quotes(String),
@@ -137,6 +140,24 @@ pub enum PolicyProblem {
     /// A name in Cedar text that can be taken for another.
     #[error("{0}")]
     LooksAlike(String),
+    /// `@untested` without a reason.
+    #[error("`@untested` gives no reason")]
+    UntestedWithoutReason,
+    /// The seal is no seal.
+    #[error("the seal cannot be read: {0}")]
+    SealUnreadable(String),
+    /// There is no seal where one is demanded.
+    #[error("the policies are not sealed")]
+    Unsealed,
+    /// A file is not what was sealed.
+    #[error("this file is not the one that was sealed")]
+    SealBroken,
+    /// A file that the seal does not know.
+    #[error("this file is not in the seal")]
+    SealLacks,
+    /// A sealed file that is not there.
+    #[error("this file was sealed and is not there")]
+    SealedFileMissing,
     /// Not the name of a preset.
     #[error("there is no preset `{0}`")]
     Preset(String),
@@ -159,7 +180,15 @@ impl PolicyProblem {
             Self::MissingAnnotation(_) => {
                 "write `@description(\"…\")` above it: one sentence that says what it is for"
             }
-            Self::UnknownAnnotation(_) => "use `@id` and `@description` only",
+            Self::UnknownAnnotation(_) => "use `@id`, `@description` and `@untested` only",
+            Self::UntestedWithoutReason => "write `@untested(\"why no case exercises it\")`",
+            Self::SealUnreadable(_) => {
+                "write it anew with `portcullis policy seal`, once the policies are reviewed"
+            }
+            Self::Unsealed => "seal them with `portcullis policy seal`, once they are reviewed",
+            Self::SealBroken | Self::SealLacks | Self::SealedFileMissing => {
+                "restore it, or seal the folder anew with `portcullis policy seal`, once the change is reviewed"
+            }
             Self::DuplicateId { .. } => "give each policy an id of its own",
             Self::Invisible(_) => "remove it: a reviewer would read something else than what is meant",
             Self::Rule(_) => {
@@ -169,6 +198,9 @@ impl PolicyProblem {
             Self::SecondDefault { .. } => "keep one of the two lines",
             Self::Trailing(_) => {
                 "a rule ends with its pattern; put a name that holds spaces or starts with `#` in double quotes"
+            }
+            Self::Condition(_) => {
+                "write `when arg.path == \"text\"`, more of them joined by `and`; for anything else write Cedar"
             }
             Self::Quotes(_) => "close it with `\"`, and write `\\\\` for a backslash",
             Self::AskOfServer(_) => {
@@ -185,7 +217,7 @@ impl PolicyProblem {
             Self::LooksAlike(_) => {
                 "use letters of one script; in a name, match what cannot be told apart by `like` and `*`"
             }
-            Self::Preset(_) => "use `deny-by-default` or `ask-by-default`",
+            Self::Preset(_) => "use `deny-by-default`, `ask-by-default` or `read-only`",
             Self::Internal(_) => return None,
         };
         Some(text.to_owned())

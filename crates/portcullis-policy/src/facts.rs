@@ -4,7 +4,7 @@ use serde_json::{Value, value::RawValue};
 
 /// What the policies know of a tool. It comes from the hub and from the tool's definition; where the definition
 /// is silent or wrong, the worst is assumed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ToolFacts {
     /// What the tool is called.
     pub capability: CapabilityId,
@@ -21,7 +21,7 @@ pub struct ToolFacts {
 }
 
 /// The annotations of a tool (MCP 2026-07-28, server/tools, `ToolAnnotations`). The default is the worst case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ToolHints {
     /// `readOnlyHint`: it changes nothing.
     pub read_only: bool,
@@ -76,6 +76,30 @@ impl ToolFacts {
     #[must_use]
     pub fn is_under_the_floor(&self) -> bool {
         self.requires_user_interaction || !self.auto_approve
+    }
+
+    /// The attribute of this name, if it is one that is true or false.
+    pub(crate) fn flag(&self, attr: &str) -> Option<bool> {
+        Some(match attr {
+            "readOnly" => self.hints.read_only,
+            "destructive" => self.hints.destructive,
+            "idempotent" => self.hints.idempotent,
+            "openWorld" => self.hints.open_world,
+            "requiresUserInteraction" => self.requires_user_interaction,
+            "autoApprove" => self.auto_approve,
+            "definitionChanged" => self.definition_changed,
+            _ => return None,
+        })
+    }
+
+    /// The attribute of this name, if it is a part of the capability's id.
+    pub(crate) fn text(&self, attr: &str) -> Option<&str> {
+        Some(match attr {
+            "source" => self.capability.source().as_str(),
+            "server" => self.capability.server().as_str(),
+            "name" => self.capability.tool(),
+            _ => return None,
+        })
     }
 }
 

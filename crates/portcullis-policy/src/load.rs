@@ -1,6 +1,9 @@
 //! Files of policies as one validated set.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use cedar_policy::{Policy, PolicyId, PolicySet, ValidationMode, ValidationWarning, Validator};
 use miette::Diagnostic;
@@ -8,24 +11,80 @@ use portcullis_types::{Hash, PolicyRef};
 
 use crate::{
     PolicyError, PolicyErrors, PolicyFile, PolicyProblem, builtin,
-    model::Model,
+    index::Index,
+    model::{Action, Model},
     rules,
     source::{self, LoadedPolicy},
+    syntax::Syntax,
 };
 
 /// Policies that may be asked.
 pub(crate) struct PolicyBase {
     pub(crate) model: &'static Model,
+    /// All of them.
     pub(crate) policies: PolicySet,
+    /// The same one by one, at the positions that the index knows.
+    pub(crate) indexed: Vec<IndexedPolicy>,
+    pub(crate) index: Index,
+    /// Sets of some of the policies, by their positions: many tools share one.
+    sets: Mutex<HashMap<Vec<usize>, Arc<PolicySet>>>,
     /// Where each policy stands.
     pub(crate) places: HashMap<PolicyId, PolicyRef>,
     /// The same, in order of file and line.
     pub(crate) references: Vec<PolicyRef>,
     pub(crate) digest: Hash,
-    /// Whether any policy can read the arguments; without one, the entity of the arguments has no tags.
-    pub(crate) reads_arguments: bool,
     /// Whether the given files say anything at all: a policy, or a default.
     pub(crate) says_something: bool,
+}
+
+/// A policy and what its syntax tells.
+pub(crate) struct IndexedPolicy {
+    pub(crate) policy: Policy,
+    pub(crate) syntax: Syntax,
+}
+
+/// How many sets of policies are kept for tools to share.
+const MAX_SETS: usize = 4_096;
+
+impl PolicyBase {
+    /// The set of the policies at these positions.
+    pub(crate) fn set_of(&self, positions: Vec<usize>) -> Arc<PolicySet> {
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(set) = sets.get(&positions) {
+            return Arc::clone(set);
+        }
+        let policies = positions
+            .iter()
+            .filter_map(|position| self.indexed.get(*position));
+        let set = PolicySet::from_policies(policies.map(|indexed| indexed.policy.clone()));
+        // The ids were unique in the whole set; were a set ever refused, all policies are as good, only slower.
+        let set = Arc::new(set.unwrap_or_else(|_| self.policies.clone()));
+        if sets.len() >= MAX_SETS {
+            sets.clear();
+        }
+        sets.insert(positions, Arc::clone(&set));
+        set
+    }
+
+    /// All policies with their places.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&PolicyRef, &IndexedPolicy)> {
+        let place = |policy: &Policy| self.places.get(policy.id());
+        self.indexed
+            .iter()
+            .filter_map(move |indexed| Some((place(&indexed.policy)?, indexed)))
+    }
+
+    /// The annotation of this name of the policy of this id.
+    pub(crate) fn annotation(&self, id: &str, name: &str) -> Option<&str> {
+        self.policies.annotation(&PolicyId::new(id), name)
+    }
+
+    /// The set of all policies about `action`.
+    pub(crate) fn about(&self, action: Action) -> Arc<PolicySet> {
+        let positions = (0..).zip(&self.indexed);
+        let about = positions.filter(|(_, indexed)| indexed.syntax.is_about(action));
+        self.set_of(about.map(|(position, _)| position).collect())
+    }
 }
 
 /// Loads `files` over `always_loaded`: all of them or none.
@@ -63,25 +122,36 @@ pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result
     let mut references: Vec<_> = places.values().cloned().collect();
     in_order(&mut references);
     let digest = digest(always_loaded.iter().chain(files));
-    let reads_arguments = policies.policies().any(may_read_arguments);
+    let indexed = indexed(&policies, &places)?;
     Ok(PolicyBase {
         model,
         policies,
+        index: Index::of(indexed.iter().map(|policy| &policy.syntax)),
+        indexed,
+        sets: Mutex::default(),
         places,
         references,
         digest,
-        reads_arguments,
         says_something,
     })
 }
 
-/// Only `context.args`, or the entity written out, leads to the arguments. Either leaves its name in the syntax tree,
-/// as does much else: what is in doubt counts as read.
-fn may_read_arguments(policy: &Policy) -> bool {
-    policy.to_json().map_or(true, |tree| {
-        let text = tree.to_string();
-        text.contains("\"args\"") || text.contains("Mcp::Args")
-    })
+fn indexed(
+    policies: &PolicySet,
+    places: &HashMap<PolicyId, PolicyRef>,
+) -> Result<Vec<IndexedPolicy>, PolicyErrors> {
+    let each = policies.policies().map(|policy| {
+        let syntax = Syntax::of(policy).map_err(|error| {
+            let place = places.get(policy.id());
+            let (file, line) = place.map_or(("", 1), |place| (place.file.as_str(), place.line));
+            PolicyErrors(vec![PolicyError::new(file, line, PolicyProblem::Internal(error))])
+        })?;
+        Ok(IndexedPolicy {
+            policy: policy.clone(),
+            syntax,
+        })
+    });
+    each.collect()
 }
 
 /// Sorts by file, line and id.

@@ -11,7 +11,7 @@ use cedar_policy::{
 use chrono::{DateTime, SecondsFormat};
 use portcullis_types::{AgentId, Hash, ServerId, Source, Tier};
 
-use crate::{CallQuestion, ElicitationQuestion, builtin};
+use crate::{ServerAction, ServerQuestion, ToolFacts, builtin};
 
 /// Why a question could not be put. It denies; the sentence goes into the decision.
 pub(crate) type Unfit = String;
@@ -20,6 +20,8 @@ pub(crate) type Unfit = String;
 pub(crate) struct Model {
     schema: Schema,
     types: Types,
+    /// For calls of which neither hash nor time is read, in the order of [`Tier::ALL`].
+    placeholders: Vec<Context>,
 }
 
 struct Types {
@@ -32,12 +34,42 @@ struct Types {
     tool: EntityTypeName,
 }
 
-/// A question, whole but for the action: who, about what, in which world.
-pub(crate) struct Question {
+/// The actions of the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    Call,
+    Unattended,
+    Elicit,
+    ReadResource,
+    GetPrompt,
+}
+
+impl Action {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Call,
+        Self::Unattended,
+        Self::Elicit,
+        Self::ReadResource,
+        Self::GetPrompt,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Unattended => "unattended",
+            Self::Elicit => "elicit",
+            Self::ReadResource => "readResource",
+            Self::GetPrompt => "getPrompt",
+        }
+    }
+}
+
+/// Who asks about what, and the entities around them.
+#[derive(Clone)]
+pub(crate) struct World {
     pub(crate) principal: EntityUid,
     pub(crate) resource: EntityUid,
     pub(crate) entities: Entities,
-    context: Vec<(String, RestrictedExpression)>,
     /// What must be among the entities: Cedar answers for a missing one as for one without attributes and tags.
     pub(crate) required: Vec<EntityUid>,
 }
@@ -65,119 +97,143 @@ impl Model {
             tier: named("Tier")?,
             tool: named("Tool")?,
         };
-        Ok(Self { schema, types })
+        let mut model = Self {
+            schema,
+            types,
+            placeholders: Vec::new(),
+        };
+        for tier in Tier::ALL {
+            let context = model.call_context(tier, None, None)?;
+            model.placeholders.push(context);
+        }
+        Ok(model)
     }
 
     pub(crate) fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The question of a call. `tags` are the arguments, see [`crate::arguments::tags`].
-    pub(crate) fn call(
-        &self,
-        question: &CallQuestion<'_>,
-        tags: Vec<(String, String)>,
-    ) -> Result<Question, Unfit> {
-        let CallQuestion {
-            agent,
-            profile,
-            tier,
-            tool,
-            arguments,
-            now_ms,
-        } = question;
+    /// The world of an agent and a tool, without the arguments of a call.
+    pub(crate) fn world(&self, agent: &AgentId, profile: &AgentId, tool: &ToolFacts) -> Result<World, Unfit> {
         let (principal, mut entities) = self.agent(agent, profile);
         let (source, server) = (tool.capability.source(), tool.capability.server());
         let parent = self.server(source, server, &tool.transport, &mut entities)?;
         let resource = uid(&self.types.tool, &tool.capability.to_string());
-        entities.push(fit(Entity::new(
-            resource.clone(),
-            tool_attrs(tool),
-            HashSet::from([parent.clone()]),
-        ))?);
+        let parents = HashSet::from([parent.clone()]);
+        entities.push(fit(Entity::new(resource.clone(), tool_attrs(tool), parents))?);
+        let required = vec![principal.clone(), resource.clone(), parent];
+        self.checked(principal, resource, entities, required)
+    }
+
+    /// The same with the arguments of a call: `tags` are those that are read, see [`crate::arguments::tags`].
+    pub(crate) fn with_arguments(&self, world: &World, tags: Vec<(String, String)>) -> Result<World, Unfit> {
         let args = uid(&self.types.args, "call");
         let tags = tags
             .into_iter()
             .map(|(path, text)| (path, RestrictedExpression::new_string(text)));
-        entities.push(fit(Entity::new_with_tags(args.clone(), [], [], tags))?);
-        let now = DateTime::from_timestamp_millis(*now_ms)
-            .ok_or_else(|| format!("the time {now_ms} ms is out of range"))?
-            .to_rfc3339_opts(SecondsFormat::Millis, true);
-        let context = vec![
-            ("tier".to_owned(), self.tier(*tier)),
-            (
-                "args".to_owned(),
-                RestrictedExpression::new_entity_uid(args.clone()),
-            ),
-            (
-                "argsHash".to_owned(),
-                string(&Hash::of(arguments.as_bytes()).to_string()),
-            ),
-            ("now".to_owned(), RestrictedExpression::new_datetime(now)),
-        ];
-        let required = vec![principal.clone(), resource.clone(), parent, args];
-        self.question(principal, resource, entities, context, required)
+        let entity = fit(Entity::new_with_tags(args.clone(), [], [], tags))?;
+        let entities = world.entities.clone().add_entities([entity], Some(&self.schema));
+        let mut required = world.required.clone();
+        required.push(args);
+        Ok(World {
+            entities: fit(entities)?,
+            required,
+            ..world.clone()
+        })
     }
 
-    /// The question whether a server may ask the user something.
-    pub(crate) fn elicitation(&self, question: &ElicitationQuestion<'_>) -> Result<Question, Unfit> {
-        let ElicitationQuestion {
+    /// The context of a call. What is not read may be left out: something that fits the schema takes its place.
+    pub(crate) fn call_context(
+        &self,
+        tier: Tier,
+        hash: Option<&Hash>,
+        now_ms: Option<i64>,
+    ) -> Result<Context, Unfit> {
+        let hash = hash.map(ToString::to_string).unwrap_or_default();
+        let pairs = [
+            ("tier", self.tier(tier)),
+            (
+                "args",
+                RestrictedExpression::new_entity_uid(uid(&self.types.args, "call")),
+            ),
+            ("argsHash", RestrictedExpression::new_string(hash)),
+            (
+                "now",
+                RestrictedExpression::new_datetime(time(now_ms.unwrap_or_default())?),
+            ),
+        ];
+        fit(Context::from_pairs(
+            pairs.map(|(name, value)| (name.to_owned(), value)),
+        ))
+    }
+
+    /// The context of a call of which neither hash nor time is read.
+    pub(crate) fn placeholder_context(&self, tier: Tier) -> Result<Context, Unfit> {
+        let known = Tier::ALL.into_iter().zip(&self.placeholders);
+        let mut of_this_tier = known
+            .filter(|(known, _)| *known == tier)
+            .map(|(_, context)| context.clone());
+        of_this_tier
+            .next()
+            .map_or_else(|| self.call_context(tier, None, None), Ok)
+    }
+
+    /// The request for `action` in `world`, validated.
+    pub(crate) fn request(&self, world: &World, action: Action, context: Context) -> Result<Request, Unfit> {
+        fit(Request::new(
+            world.principal.clone(),
+            uid(&self.types.action, action.as_str()),
+            world.resource.clone(),
+            context,
+            Some(&self.schema),
+        ))
+    }
+
+    /// The world of a question about a whole server, and its context.
+    pub(crate) fn server_question(&self, question: &ServerQuestion<'_>) -> Result<(World, Context), Unfit> {
+        let ServerQuestion {
             agent,
             profile,
             tier,
             source,
             server,
             transport,
-            mode,
-            host,
+            about,
         } = question;
         let (principal, mut entities) = self.agent(agent, profile);
         let resource = self.server(*source, server, transport, &mut entities)?;
-        let context = vec![
-            ("tier".to_owned(), self.tier(*tier)),
-            ("mode".to_owned(), string(mode)),
-            ("host".to_owned(), string(host)),
-        ];
         let required = vec![principal.clone(), resource.clone()];
-        self.question(principal, resource, entities, context, required)
+        let world = self.checked(principal, resource, entities, required)?;
+        let mut pairs = vec![("tier".to_owned(), self.tier(*tier))];
+        let mut text = |name: &str, text: &str| pairs.push((name.to_owned(), string(text)));
+        match about {
+            ServerAction::Elicit { mode, host } => {
+                text("mode", mode);
+                text("host", host);
+            }
+            ServerAction::ReadResource { uri } => text("uri", uri),
+            ServerAction::GetPrompt { name } => text("name", name),
+        }
+        Ok((world, fit(Context::from_pairs(pairs))?))
     }
 
-    /// The request for `action`, validated; in another tier than the question's where one is given.
-    pub(crate) fn request(
-        &self,
-        question: &Question,
-        action: &str,
-        tier: Option<Tier>,
-    ) -> Result<Request, Unfit> {
-        let context = question.context.iter().map(|(name, value)| match tier {
-            Some(tier) if name == "tier" => (name.clone(), self.tier(tier)),
-            _ => (name.clone(), value.clone()),
-        });
-        let context = fit(Context::from_pairs(context))?;
-        let action = uid(&self.types.action, action);
-        fit(Request::new(
-            question.principal.clone(),
-            action,
-            question.resource.clone(),
-            context,
-            Some(&self.schema),
-        ))
-    }
-
-    fn question(
+    /// The world of these entities, which are checked against the schema.
+    fn checked(
         &self,
         principal: EntityUid,
         resource: EntityUid,
         entities: Vec<Entity>,
-        context: Vec<(String, RestrictedExpression)>,
         required: Vec<EntityUid>,
-    ) -> Result<Question, Unfit> {
-        let entities = fit(Entities::from_entities(entities, Some(&self.schema)))?;
-        Ok(Question {
+    ) -> Result<World, Unfit> {
+        fit(Entities::from_entities(
+            entities.iter().cloned(),
+            Some(&self.schema),
+        ))?;
+        // Kept without the entities of the actions, which have no hierarchy: each call copies what stands here.
+        Ok(World {
             principal,
             resource,
-            entities,
-            context,
+            entities: fit(Entities::from_entities(entities, None))?,
             required,
         })
     }
@@ -217,25 +273,40 @@ impl Model {
     }
 }
 
-fn tool_attrs(tool: &crate::ToolFacts) -> HashMap<String, RestrictedExpression> {
-    let texts = [
-        ("cap", tool.capability.to_string()),
-        ("source", tool.capability.source().as_str().to_owned()),
-        ("server", tool.capability.server().as_str().to_owned()),
-        ("name", tool.capability.tool().to_owned()),
+fn tool_attrs(tool: &ToolFacts) -> HashMap<String, RestrictedExpression> {
+    const FLAGS: [&str; 7] = [
+        "readOnly",
+        "destructive",
+        "idempotent",
+        "openWorld",
+        "requiresUserInteraction",
+        "autoApprove",
+        "definitionChanged",
     ];
-    let flags = [
-        ("readOnly", tool.hints.read_only),
-        ("destructive", tool.hints.destructive),
-        ("idempotent", tool.hints.idempotent),
-        ("openWorld", tool.hints.open_world),
-        ("requiresUserInteraction", tool.requires_user_interaction),
-        ("autoApprove", tool.auto_approve),
-        ("definitionChanged", tool.definition_changed),
-    ];
-    let texts = texts.map(|(name, text)| (name.to_owned(), RestrictedExpression::new_string(text)));
-    let flags = flags.map(|(name, flag)| (name.to_owned(), RestrictedExpression::new_bool(flag)));
-    texts.into_iter().chain(flags).collect()
+    let texts = ["source", "server", "name"].into_iter();
+    let texts = texts.filter_map(|name| Some((name.to_owned(), string(tool.text(name)?))));
+    let flags = FLAGS.into_iter();
+    let flags =
+        flags.filter_map(|name| Some((name.to_owned(), RestrictedExpression::new_bool(tool.flag(name)?))));
+    let cap = ("cap".to_owned(), string(&tool.capability.to_string()));
+    texts.chain(flags).chain([cap]).collect()
+}
+
+/// Refuses a time that Cedar's notation cannot tell: before year 1 or after year 9999.
+pub(crate) fn check_time(now_ms: i64) -> Result<(), Unfit> {
+    const YEARS_1_TO_9999: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
+    if YEARS_1_TO_9999.contains(&now_ms) {
+        Ok(())
+    } else {
+        Err(format!("the time {now_ms} ms is out of range"))
+    }
+}
+
+fn time(now_ms: i64) -> Result<String, Unfit> {
+    check_time(now_ms)?;
+    DateTime::from_timestamp_millis(now_ms)
+        .map(|time| time.to_rfc3339_opts(SecondsFormat::Millis, true))
+        .ok_or_else(|| format!("the time {now_ms} ms is out of range"))
 }
 
 fn uid(kind: &EntityTypeName, id: &str) -> EntityUid {

@@ -152,31 +152,34 @@ impl Glob {
             .collect()
     }
 
-    /// Greedy, going back to the last wildcard only: an earlier one can take over nothing that the last cannot,
-    /// so the time is at most the product of the two lengths.
     pub(crate) fn matches(&self, text: &str) -> bool {
-        let mut pieces = self.0.iter();
-        let mut chars = text.chars();
-        let mut retry = None;
-        loop {
-            let here = chars.clone();
-            match (pieces.next(), chars.next()) {
-                (None, None) => return true,
-                (Some(Piece::Any), _) => {
-                    chars = here;
-                    retry = Some((pieces.clone(), chars.clone()));
+        matches_pieces(self.0.iter().copied(), text)
+    }
+}
+
+/// Greedy, going back to the last wildcard only: an earlier one can take over nothing that the last cannot, so the
+/// time is at most the product of the two lengths.
+pub(crate) fn matches_pieces(mut pieces: impl Iterator<Item = Piece> + Clone, text: &str) -> bool {
+    let mut chars = text.chars();
+    let mut retry = None;
+    loop {
+        let here = chars.clone();
+        match (pieces.next(), chars.next()) {
+            (None, None) => return true,
+            (Some(Piece::Any), _) => {
+                chars = here;
+                retry = Some((pieces.clone(), chars.clone()));
+            }
+            (Some(Piece::Char(wanted)), Some(found)) if wanted == found => {}
+            _ => {
+                let Some((after, from)) = &mut retry else {
+                    return false;
+                };
+                if from.next().is_none() {
+                    return false;
                 }
-                (Some(Piece::Char(wanted)), Some(found)) if *wanted == found => {}
-                _ => {
-                    let Some((after, from)) = &mut retry else {
-                        return false;
-                    };
-                    if from.next().is_none() {
-                        return false;
-                    }
-                    pieces = after.clone();
-                    chars = from.clone();
-                }
+                pieces = after.clone();
+                chars = from.clone();
             }
         }
     }

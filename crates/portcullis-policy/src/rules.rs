@@ -1,9 +1,11 @@
 //! The rules language: one rule a line, for people who do not write Cedar.
 
 mod compile;
+mod condition;
 
 pub(crate) use compile::compile;
 pub use compile::compile_rules;
+pub(crate) use condition::ArgumentIs;
 
 use std::fmt;
 
@@ -17,7 +19,8 @@ use crate::{
 pub(crate) enum Rule {
     DefaultDeny,
     DefaultAsk,
-    Tools(Verb, Pattern),
+    /// All conditions must hold; without one, every call of the tools is meant.
+    Tools(Verb, Pattern, Vec<ArgumentIs>),
     Servers {
         permit: bool,
         question: &'static str,
@@ -50,7 +53,13 @@ impl fmt::Display for Rule {
         match self {
             Self::DefaultDeny => f.write_str("default deny"),
             Self::DefaultAsk => f.write_str("default ask"),
-            Self::Tools(verb, pattern) => write!(f, "{} {}", verb.as_str(), in_quotes(&pattern.to_string())),
+            Self::Tools(verb, pattern, conditions) => {
+                write!(f, "{} {}", verb.as_str(), in_quotes(&pattern.to_string()))?;
+                for (position, condition) in conditions.iter().enumerate() {
+                    write!(f, " {} {condition}", if position == 0 { "when" } else { "and" })?;
+                }
+                Ok(())
+            }
             Self::Servers {
                 permit,
                 question,
@@ -83,13 +92,56 @@ pub(crate) fn parse(file: &PolicyFile) -> (Vec<(usize, Rule)>, Vec<PolicyError>)
     (rules, errors)
 }
 
+/// The file in the one way to write it; what is no rule goes to `errors`.
+pub(crate) fn formatted(file: &PolicyFile, errors: &mut Vec<PolicyError>) -> String {
+    let mut text = String::new();
+    let mut blank = false;
+    for (line, source) in (1..).zip(file.text.lines()) {
+        let written = match rule_and_comment(source) {
+            Ok((Some(rule), "")) => rule.to_string(),
+            Ok((Some(rule), comment)) => format!("{rule}  {comment}"),
+            Ok((None, comment)) => comment.to_owned(),
+            Err(problem) => {
+                errors.push(PolicyError::new(&file.name, line, problem));
+                continue;
+            }
+        };
+        if written.is_empty() {
+            blank = !text.is_empty();
+            continue;
+        }
+        if std::mem::take(&mut blank) {
+            text.push('\n');
+        }
+        text.push_str(&written);
+        text.push('\n');
+    }
+    text
+}
+
+/// Whether the comment of a rule says why no decision table exercises it.
+pub(crate) fn is_marked_untested(line: &str) -> bool {
+    rule_and_comment(line).is_ok_and(|(_, comment)| {
+        let reason = comment
+            .trim_start_matches('#')
+            .trim_start()
+            .strip_prefix("untested:");
+        reason.is_some_and(|reason| !reason.trim().is_empty())
+    })
+}
+
 fn rule(line: &str) -> Result<Option<Rule>, PolicyProblem> {
+    rule_and_comment(line).map(|(rule, _)| rule)
+}
+
+/// The rule of a line, and its comment with the `#` in front.
+fn rule_and_comment(line: &str) -> Result<(Option<Rule>, &str), PolicyProblem> {
     let mut words = Words(line);
     let refuse = || PolicyProblem::Rule(line.trim().to_owned());
     let Some(first) = words.next_plain() else {
-        return Ok(None);
+        return Ok((None, line.trim()));
     };
-    let rule = match first {
+    let mut rule = match first {
         "default" => match words.next_plain().ok_or_else(refuse)? {
             "deny" => Rule::DefaultDeny,
             "ask" => Rule::DefaultAsk,
@@ -101,8 +153,15 @@ fn rule(line: &str) -> Result<Option<Rule>, PolicyProblem> {
         "always" if words.next_plain() == Some("ask") => about(Verb::AlwaysAsk, &mut words, refuse)?,
         _ => return Err(refuse()),
     };
-    match words.next_plain() {
-        None => Ok(Some(rule)),
+    let mut next = words.next_plain();
+    if let (Rule::Tools(.., conditions), Some("when")) = (&mut rule, next) {
+        let (found, rest) = condition::conditions(words.0)?;
+        *conditions = found;
+        words.0 = rest;
+        next = words.next_plain();
+    }
+    match next {
+        None => Ok((Some(rule), words.0.trim())),
         Some(word) => Err(PolicyProblem::Trailing(word.to_owned())),
     }
 }
@@ -134,7 +193,7 @@ fn about(
     });
     match confusable {
         Some(character) => Err(PolicyProblem::Confusable { pattern, character }),
-        None => Ok(Rule::Tools(verb, parsed)),
+        None => Ok(Rule::Tools(verb, parsed, Vec::new())),
     }
 }
 
@@ -218,6 +277,14 @@ mod tests {
         check("allow elicit mcp.*", "allow elicit mcp.*");
         check("deny readResource mcp.github", "deny readResource mcp.github");
         check("allow mcp.elicit.x", "allow mcp.elicit.x");
+        check(
+            r##"allow "mcp.fs.read file" when arg.path=="/srv" and arg["q"] == "#" # why"##,
+            r##"allow "mcp.fs.read file" when arg.path == "/srv" and arg.q == "#""##,
+        );
+        check(
+            r#"deny mcp.a.when when arg.x == "1""#,
+            r#"deny mcp.a.when when arg.x == "1""#,
+        );
     }
 
     #[test]
@@ -228,6 +295,19 @@ mod tests {
         check("always mcp.*", "error: `always mcp.*` is not a rule");
         check("default", "error: `default` is not a rule");
         check("default allow", "error: `default allow` does not exist");
+        check("allow mcp.a.b when", "error: `` is not a condition");
+        check(
+            r#"allow mcp.a.b when arg.x == "1" or"#,
+            "error: `or` stands after the end of the rule",
+        );
+        check(
+            r#"allow elicit mcp.a when arg.x == "1""#,
+            "error: `when` stands after the end of the rule",
+        );
+        check(
+            r#"default ask when arg.x == "1""#,
+            "error: `when` stands after the end of the rule",
+        );
         check(
             "deny mcp.fs.read file",
             "error: `file` stands after the end of the rule",
@@ -265,6 +345,7 @@ mod tests {
             r#"deny "mcp.a.\" # x""#,
             r"ask mcp.a.\*",
             r#"always ask "mcp.a.b c\\*""#,
+            r#"ask mcp.a.* when arg["a.b"].c[0] == "x \\ \"y" and arg.z == """#,
         ] {
             let first = rule(line).unwrap().unwrap();
             assert_eq!(

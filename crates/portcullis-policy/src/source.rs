@@ -17,6 +17,17 @@ pub struct PolicyFile {
     pub text: String,
 }
 
+/// The annotation of a policy that no decision table exercises, with the reason why.
+pub(crate) const UNTESTED: &str = "untested";
+
+impl PolicyFile {
+    /// The file's name without its folder.
+    #[must_use]
+    pub fn base_name(&self) -> &str {
+        self.name.rsplit(['/', '\\']).next().unwrap_or(&self.name)
+    }
+}
+
 /// A policy under its `@id`, with the place where it stands.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadedPolicy {
@@ -92,9 +103,15 @@ fn annotated(
     let mut report = |problem| errors.push(PolicyError::new(&file.name, line, problem));
     for (name, _) in policy
         .annotations()
-        .filter(|(name, _)| !matches!(*name, "id" | "description"))
+        .filter(|(name, _)| !matches!(*name, "id" | "description" | UNTESTED))
     {
         report(PolicyProblem::UnknownAnnotation(name.to_owned()));
+    }
+    if policy
+        .annotation(UNTESTED)
+        .is_some_and(|reason| reason.trim().is_empty())
+    {
+        report(PolicyProblem::UntestedWithoutReason);
     }
     let mut required = |name: &'static str| {
         let value = policy.annotation(name).filter(|value| !value.trim().is_empty());
@@ -249,6 +266,12 @@ mod tests {
             &format!("@idd(\"x\")\n{}", policy("a")),
             &["a@1"],
             &["1: unknown annotation `@idd`"],
+        );
+        check(&format!("@untested(\"later\")\n{}", policy("a")), &["a@1"], &[]);
+        check(
+            &format!("@untested\n{}", policy("a")),
+            &["a@1"],
+            &["1: `@untested` gives no reason"],
         );
     }
 

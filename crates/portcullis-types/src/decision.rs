@@ -41,7 +41,7 @@ pub enum ReasonCode {
     Permitted,
     /// Policies permit the call but nothing permits it unattended.
     AskByPolicy,
-    /// A policy forbids running the call unattended in this tier, or at all.
+    /// A policy forbids running the call unattended, and not even full access lifts it.
     AskAlways,
     /// The tool requires user interaction, or its auto-approve is off.
     AskFloor,
@@ -92,7 +92,10 @@ impl ReasonCode {
         match self {
             Self::Permitted => ("permitted", "policies permit the call, unattended"),
             Self::AskByPolicy => ("ask.policy", "policies permit the call, but not unattended"),
-            Self::AskAlways => ("ask.always", "a policy forbids running the call unattended"),
+            Self::AskAlways => (
+                "ask.always",
+                "a policy forbids running the call unattended, in full access too",
+            ),
             Self::AskFloor => (
                 "ask.floor",
                 "the tool requires user interaction or its auto-approve is off",

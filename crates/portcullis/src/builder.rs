@@ -11,7 +11,7 @@ use portcullis_router::{ApprovalHandler, ElicitationHandler, Router, RouterOptio
 use portcullis_supervisor::LifecycleOptions;
 use portcullis_types::{AgentId, EgressRule, Tier};
 
-use crate::{Hub, HubError, read_policies};
+use crate::{Hub, HubError, files::read_reviewed_policies};
 
 /// Everything that a [`Hub`] can be told before it starts. Each setting has a default that is safe: no policies
 /// deny all, no approval handler approves nothing, no elicitation handler declines all.
@@ -22,6 +22,7 @@ pub struct HubBuilder {
     options: Options,
     servers: Vec<ServerSpec>,
     policies: Policies,
+    sealed: bool,
     store: Store,
     shape: ShapeOptions,
     approval: Option<Arc<dyn ApprovalHandler>>,
@@ -101,6 +102,13 @@ impl HubBuilder {
         self
     }
 
+    /// Refuses a folder of policies that has no seal; see `portcullis policy seal`. Where there is a seal, the
+    /// policies must be those that were sealed in any case.
+    pub fn sealed(mut self, sealed: bool) -> Self {
+        self.sealed = sealed;
+        self
+    }
+
     /// A folder for results' binary content. Several hubs may share it. Without one it is kept in memory.
     pub fn blob_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.store = Store::Folder(folder.into());
@@ -175,13 +183,13 @@ impl HubBuilder {
             return Err(HubError::NoServers(diagnostics));
         }
         let policies = match self.policies {
-            Policies::Folder(folder) => DecisionPoint::load(&read_policies(&folder)?)?,
+            Policies::Folder(folder) => DecisionPoint::load(&read_reviewed_policies(&folder, self.sealed)?)?,
             Policies::Files(files) => DecisionPoint::load(&files)?,
             Policies::Preset(preset) => DecisionPoint::preset(preset)?,
             Policies::Documents => match settings.policies {
                 Some(setting) => {
                     let folder = beside(&setting.origin.file, &setting.value);
-                    DecisionPoint::load(&read_policies(&folder)?)?
+                    DecisionPoint::load(&read_reviewed_policies(&folder, self.sealed)?)?
                 }
                 None => DecisionPoint::deny_all(),
             },

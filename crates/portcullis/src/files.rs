@@ -5,7 +5,7 @@ use std::{
 };
 
 use portcullis_config::Document;
-use portcullis_policy::PolicyFile;
+use portcullis_policy::{PolicyFile, Seal};
 
 use crate::HubError;
 
@@ -56,6 +56,23 @@ pub fn read_policies(folder: &Path) -> Result<Vec<PolicyFile>, HubError> {
     }
 }
 
+/// The same, held to the folder's seal: where there is one, the files must be those that were sealed; with `sealed`
+/// there must be one.
+pub(crate) fn read_reviewed_policies(folder: &Path, sealed: bool) -> Result<Vec<PolicyFile>, HubError> {
+    let files = read_policies(folder)?;
+    let path = folder.join(Seal::FILE_NAME);
+    match read(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).parse::<Seal>()?.check(&files)?,
+        Err(HubError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            if sealed {
+                return Err(Seal::missing().into());
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(files)
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, HubError> {
     let failed = |source| HubError::Read {
         path: path.to_owned(),
@@ -74,4 +91,37 @@ fn read(path: &Path) -> Result<Vec<u8>, HubError> {
         )));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_held_to_its_seal() {
+        let folder = tempfile::tempdir().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "a test lays out a folder")]
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("team.rules", "deny mcp.shell.*\n");
+        assert_eq!(read_reviewed_policies(folder.path(), false).unwrap().len(), 1);
+        let told = read_reviewed_policies(folder.path(), true)
+            .unwrap_err()
+            .to_string();
+        assert!(told.contains("not sealed"), "{told}");
+        write(
+            Seal::FILE_NAME,
+            &Seal::of(&read_policies(folder.path()).unwrap()).to_string(),
+        );
+        assert_eq!(read_reviewed_policies(folder.path(), true).unwrap().len(), 1);
+        write("team.rules", "# deny mcp.shell.*\n");
+        for sealed in [true, false] {
+            let told = read_reviewed_policies(folder.path(), sealed)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                told.contains("team.rules:1: this file is not the one that was sealed"),
+                "{told}"
+            );
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use cedar_policy::{Policy, pst};
 use portcullis_types::PolicyRef;
 
-use super::{Rule, Verb, parse};
+use super::{ArgumentIs, Rule, Verb, parse};
 use crate::{
     PolicyError, PolicyErrors, PolicyFile, PolicyProblem,
     pattern::{Glob, Pattern, Piece, ServerPattern},
@@ -59,17 +59,7 @@ pub fn compile_rules(file: &PolicyFile) -> Result<String, PolicyErrors> {
         .iter()
         .map(|loaded| loaded.policy.to_string())
         .collect();
-    cedar_policy_formatter::policies_str_to_pretty(
-        &texts.join("\n\n"),
-        &cedar_policy_formatter::Config::default(),
-    )
-    .map_err(|error| {
-        PolicyErrors(vec![PolicyError::new(
-            &file.name,
-            1,
-            PolicyProblem::Internal(error.to_string()),
-        )])
-    })
+    crate::format::pretty(file, &texts.join("\n\n"))
 }
 
 /// One policy of a rule, before it has a place.
@@ -79,6 +69,8 @@ struct Draft<'r> {
     effect: pst::Effect,
     actions: &'r [&'static str],
     scope: Scope,
+    /// What the arguments must be.
+    conditions: &'r [ArgumentIs],
     /// `full_access` lifts it.
     lifted_by_full_access: bool,
 }
@@ -101,17 +93,22 @@ const BOTH: &[&str] = &["call", "unattended"];
 
 fn drafts(rule: &Rule) -> Vec<Draft<'_>> {
     use pst::Effect::{Forbid, Permit};
+    let conditions = match rule {
+        Rule::Tools(.., conditions) => conditions.as_slice(),
+        _ => &[],
+    };
     let draft = |suffix, effect, actions, scope: &Scope, lifted_by_full_access| Draft {
         suffix,
         effect,
         actions,
         scope: scope.clone(),
+        conditions,
         lifted_by_full_access,
     };
     match rule {
         Rule::DefaultDeny => Vec::new(),
         Rule::DefaultAsk => vec![draft("", Permit, CALL, &Scope::Any, false)],
-        Rule::Tools(verb, pattern) => {
+        Rule::Tools(verb, pattern, _) => {
             let scope = tools(pattern);
             match verb {
                 Verb::Allow => vec![draft("", Permit, BOTH, &scope, false)],
@@ -212,9 +209,10 @@ impl Draft<'_> {
             ("description".to_owned(), pst::SmolStr::from(description)),
         ]);
         let mut clauses = Vec::new();
-        if let Scope::When { all_of, .. } = &self.scope {
-            clauses.extend(conjunction(all_of).map(|condition| pst::Clause::When(Arc::new(condition))));
-        }
+        clauses.extend(
+            self.condition()
+                .map(|condition| pst::Clause::When(Arc::new(condition))),
+        );
         if self.lifted_by_full_access {
             clauses.push(pst::Clause::Unless(Arc::new(is_full_access()?)));
         }
@@ -227,6 +225,22 @@ impl Draft<'_> {
         )
         .with_annotations(annotations)
         .try_with_clauses(clauses)
+    }
+}
+
+impl Draft<'_> {
+    /// `resource.a == "…" && resource.b like "…" && …`, then what the arguments must be; nothing for nothing. What
+    /// reads the tool alone stands first, so that an index can use it.
+    fn condition(&self) -> Option<pst::Expr> {
+        let of_the_tool = match &self.scope {
+            Scope::When { all_of, .. } => all_of.as_slice(),
+            _ => &[],
+        };
+        let of_the_tool = of_the_tool.iter().map(|(attr, glob)| matches_glob(attr, glob));
+        let of_the_arguments = self.conditions.iter().flat_map(has_the_text);
+        of_the_tool
+            .chain(of_the_arguments)
+            .reduce(|left, right| binary(pst::BinaryOp::And, left, right))
     }
 }
 
@@ -243,47 +257,45 @@ impl Scope {
     }
 }
 
-/// `resource.a == "…" && resource.b like "…" && …`; nothing for nothing.
-fn conjunction(all_of: &[(&'static str, Glob)]) -> Option<pst::Expr> {
-    all_of
-        .iter()
-        .map(|(attr, glob)| matches_glob(attr, glob))
-        .reduce(|left, right| pst::Expr::BinaryOp {
-            op: pst::BinaryOp::And,
-            left: Arc::new(left),
-            right: Arc::new(right),
-        })
+/// `context.args.hasTag("…") && context.args.getTag("…") == "…"`
+fn has_the_text(condition: &ArgumentIs) -> [pst::Expr; 2] {
+    let args = || attribute(pst::Var::Context, "args");
+    let has = binary(pst::BinaryOp::HasTag, args(), text(&condition.path));
+    let tag = binary(pst::BinaryOp::GetTag, args(), text(&condition.path));
+    [has, binary(pst::BinaryOp::Eq, tag, text(&condition.value))]
+}
+
+fn binary(op: pst::BinaryOp, left: pst::Expr, right: pst::Expr) -> pst::Expr {
+    let (left, right) = (Arc::new(left), Arc::new(right));
+    pst::Expr::BinaryOp { op, left, right }
+}
+
+fn text(text: &str) -> pst::Expr {
+    pst::Expr::Literal(pst::Literal::String(text.into()))
 }
 
 fn matches_glob(attr: &str, glob: &Glob) -> pst::Expr {
-    let expr = Arc::new(attribute(pst::Var::Resource, attr));
-    if let Some(text) = glob.literal() {
-        let right = Arc::new(pst::Expr::Literal(pst::Literal::String(text.into())));
-        return pst::Expr::BinaryOp {
-            op: pst::BinaryOp::Eq,
-            left: expr,
-            right,
-        };
+    let expr = attribute(pst::Var::Resource, attr);
+    if let Some(name) = glob.literal() {
+        return binary(pst::BinaryOp::Eq, expr, text(&name));
     }
     let pattern = glob.pieces().iter().map(|piece| match piece {
         Piece::Char(character) => pst::PatternElem::Char(*character),
         Piece::Any => pst::PatternElem::Wildcard,
     });
     pst::Expr::Like {
-        expr,
+        expr: Arc::new(expr),
         pattern: pattern.collect(),
     }
 }
 
 fn is_full_access() -> Result<pst::Expr, pst::PstConstructionError> {
-    Ok(pst::Expr::BinaryOp {
-        op: pst::BinaryOp::Eq,
-        left: Arc::new(attribute(pst::Var::Context, "tier")),
-        right: Arc::new(pst::Expr::Literal(pst::Literal::EntityUID(entity(
-            "Tier",
-            "full_access",
-        )?))),
-    })
+    let full_access = pst::Expr::Literal(pst::Literal::EntityUID(entity("Tier", "full_access")?));
+    Ok(binary(
+        pst::BinaryOp::Eq,
+        attribute(pst::Var::Context, "tier"),
+        full_access,
+    ))
 }
 
 fn attribute(of: pst::Var, attr: &str) -> pst::Expr {

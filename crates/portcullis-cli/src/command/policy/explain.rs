@@ -1,0 +1,105 @@
+use std::{
+    fs,
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use clap::Args;
+use portcullis::{
+    AgentId, Answer, CapabilityId, Preset, Source, Tier,
+    policy::{CallQuestion, DecisionPoint, ToolFacts},
+};
+
+use super::{folder, write::refused};
+use crate::{ExitStatus, arguments::Format, output};
+
+#[derive(Debug, Args)]
+pub(super) struct ExplainArguments {
+    /// What is called: mcp.SERVER.TOOL
+    capability: CapabilityId,
+    /// The arguments: a JSON object
+    #[arg(default_value = "{}", value_name = "JSON")]
+    arguments: String,
+    /// The folder of policies
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "preset",
+        conflicts_with = "preset"
+    )]
+    policies: Option<PathBuf>,
+    /// Policies that come with the program: deny-by-default, ask-by-default or read-only
+    #[arg(long, value_name = "NAME")]
+    preset: Option<Preset>,
+    /// Who calls
+    #[arg(long, value_name = "AGENT", default_value_t)]
+    r#as: AgentId,
+    /// The profile that the agent belongs to
+    #[arg(long, value_name = "PROFILE", default_value_t)]
+    profile: AgentId,
+    /// How freely the agent may act
+    #[arg(long, default_value_t)]
+    tier: Tier,
+    /// The tool's definition as its server sent it, a JSON file; without it, the tool says nothing of itself
+    #[arg(long, value_name = "FILE")]
+    definition: Option<PathBuf>,
+    /// Auto-approve is switched off for the tool
+    #[arg(long)]
+    auto_approve_off: bool,
+    /// The definition is not the one that was trusted
+    #[arg(long)]
+    definition_changed: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(super) fn run(arguments: &ExplainArguments) -> Result<ExitStatus, ExitStatus> {
+    let point = match (&arguments.policies, arguments.preset) {
+        (Some(folder), _) => DecisionPoint::load(&folder::policies(folder)?),
+        (None, Some(preset)) => DecisionPoint::preset(preset),
+        (None, None) => Ok(DecisionPoint::deny_all()),
+    };
+    let point = point.map_err(|errors| refused(&errors))?;
+    let definition = match &arguments.definition {
+        Some(path) => fs::read_to_string(path).map_err(|error| folder::unreadable(path, &error))?,
+        None => "{}".to_owned(),
+    };
+    let transport = match arguments.capability.source() {
+        Source::Mcp => "stdio",
+        Source::Host => "host",
+    };
+    let capability = arguments.capability.clone();
+    let tool = ToolFacts {
+        definition_changed: arguments.definition_changed,
+        ..ToolFacts::from_definition(capability, transport, &definition, !arguments.auto_approve_off)
+    };
+    let explanation = point.explain(&CallQuestion {
+        agent: &arguments.r#as,
+        profile: &arguments.profile,
+        tier: arguments.tier,
+        tool: &tool,
+        arguments: &arguments.arguments,
+        now_ms: now_ms(),
+    });
+    match arguments.format {
+        Format::Json => output::json(&explanation),
+        Format::Text => output::line(output::safe(&explanation.to_string()).trim_end()),
+    }
+    Ok(match explanation.decision.answer {
+        Answer::Allow => ExitStatus::Done,
+        Answer::Ask => ExitStatus::NeedsApproval,
+        Answer::Deny => ExitStatus::Denied,
+    })
+}
+
+fn now_ms() -> i64 {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the program's edge: policies may read the time"
+    )]
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.ok()
+        .and_then(|now| i64::try_from(now.as_millis()).ok())
+        .unwrap_or_default()
+}

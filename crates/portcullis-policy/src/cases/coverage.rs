@@ -1,0 +1,106 @@
+//! Which policies the decision tables exercise.
+
+use std::collections::BTreeMap;
+
+use portcullis_types::PolicyRef;
+
+use super::CaseReport;
+use crate::{DecisionPoint, PolicyErrors, PolicyFile, builtin, source::UNTESTED};
+
+/// Which policies decided in some case. The two policies of one rule count as one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Those that did.
+    pub exercised: Vec<PolicyRef>,
+    /// Those that did not and are marked: `@untested("why")`, or `# untested: why` behind a rule.
+    pub marked: Vec<PolicyRef>,
+    /// Those that did not, and nobody says why.
+    pub untested: Vec<PolicyRef>,
+    /// Those that are marked and did.
+    pub marked_in_vain: Vec<PolicyRef>,
+}
+
+impl Coverage {
+    /// The coverage of `policies` by the decisions of `report`.
+    ///
+    /// # Errors
+    /// What keeps the policies from loading.
+    pub fn of(policies: &[PolicyFile], report: &CaseReport) -> Result<Self, PolicyErrors> {
+        let point = DecisionPoint::load(policies)?;
+        let mut coverage = Self::default();
+        let mut places = BTreeMap::new();
+        for policy in point.policies() {
+            if !policy.file.starts_with(builtin::FOLDER) {
+                places.entry((&policy.file, policy.line)).or_insert(policy);
+            }
+        }
+        for ((file, line), policy) in places {
+            let exercised = report
+                .decided
+                .iter()
+                .any(|decided| decided.file == *file && decided.line == line);
+            let into = match (exercised, is_marked(&point, policies, policy)) {
+                (true, false) => &mut coverage.exercised,
+                (true, true) => &mut coverage.marked_in_vain,
+                (false, true) => &mut coverage.marked,
+                (false, false) => &mut coverage.untested,
+            };
+            into.push(policy.clone());
+        }
+        Ok(coverage)
+    }
+
+    /// Whether each policy is exercised, or marked with good reason.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.untested.is_empty() && self.marked_in_vain.is_empty()
+    }
+}
+
+fn is_marked(point: &DecisionPoint, files: &[PolicyFile], policy: &PolicyRef) -> bool {
+    if policy.file.ends_with(".cedar") {
+        return point
+            .base()
+            .is_some_and(|base| base.annotation(&policy.id, UNTESTED).is_some());
+    }
+    let mut files = files.iter().filter(|file| file.name == policy.file);
+    let line = files
+        .next()
+        .and_then(|file| file.text.lines().nth(policy.line - 1));
+    line.is_some_and(|line| crate::rules::is_marked_untested(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_cases;
+
+    fn file(name: &str, text: &str) -> PolicyFile {
+        PolicyFile {
+            name: name.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_policy_that_never_decides_is_told_unless_it_is_marked() {
+        let rules = "ask mcp.a.*\ndeny mcp.b.*\nallow mcp.c.* # untested: comes next week\ndeny mcp.d.* # untested:\n";
+        let cedar = "@id(\"one\") @description(\"d\") @untested(\"no agent yet\")\nforbid (principal == Mcp::Agent::\"x\", action == Mcp::Action::\"call\", resource);\n@id(\"two\") @description(\"d\") @untested(\"wrong\")\nforbid (principal, action == Mcp::Action::\"call\", resource in Mcp::Server::\"mcp.e\");";
+        let policies = [file("t.rules", rules), file("t.cedar", cedar)];
+        let table = "tools: [{tool: mcp.a.x}, {tool: mcp.e.x}]\ncases: [{tool: mcp.a.x, expect: ask}, {tool: mcp.e.x, expect: deny}]";
+        let report = run_cases(&[file("t.yaml", table)], &policies);
+        assert!(report.passed(), "{report}");
+        let coverage = Coverage::of(&policies, &report).unwrap();
+        let ids = |policies: &[PolicyRef]| {
+            policies
+                .iter()
+                .map(|policy| policy.id.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&coverage.exercised), ["t.rules#L1.call"]);
+        assert_eq!(ids(&coverage.untested), ["t.rules#L2", "t.rules#L4"]);
+        assert_eq!(ids(&coverage.marked), ["one", "t.rules#L3"]);
+        assert_eq!(ids(&coverage.marked_in_vain), ["two"]);
+        assert!(!coverage.is_complete());
+    }
+}

@@ -1,0 +1,155 @@
+//! The lints of rules.
+
+use portcullis_types::CapabilityId;
+
+use super::{Finding, Lint, catalog::server_id};
+use crate::{
+    PolicyFile,
+    pattern::{Glob, Pattern, Piece, ServerPattern, matches_pieces},
+    rules::{ArgumentIs, Rule, Verb, parse},
+};
+
+pub(super) fn lint(file: &PolicyFile, catalog: Option<&[CapabilityId]>) -> Vec<Finding> {
+    let (rules, _) = parse(file);
+    let mut findings = Vec::new();
+    for (line, rule) in &rules {
+        let mut report = |lint, message| {
+            findings.push(Finding {
+                file: file.name.clone(),
+                line: *line,
+                lint,
+                message,
+            });
+        };
+        let servers = match rule {
+            Rule::Tools(_, pattern, _) => &pattern.servers,
+            Rule::Servers { servers, .. } => servers,
+            Rule::DefaultAsk | Rule::DefaultDeny => continue,
+        };
+        if grants(rule) && !servers.name.is_any() && servers.name.literal().is_none() {
+            report(
+                Lint::ServerWildcard,
+                format!("`{servers}` is also whatever server is added later under such a name"),
+            );
+        }
+        let Some(catalog) = catalog else { continue };
+        if let Some((lint, message)) = unknown(rule, servers, catalog) {
+            report(lint, message);
+        }
+    }
+    findings
+}
+
+fn grants(rule: &Rule) -> bool {
+    match rule {
+        Rule::Tools(verb, ..) => *verb != Verb::Deny,
+        Rule::Servers { permit, .. } => *permit,
+        Rule::DefaultAsk | Rule::DefaultDeny => false,
+    }
+}
+
+fn unknown(rule: &Rule, servers: &ServerPattern, catalog: &[CapabilityId]) -> Option<(Lint, String)> {
+    let of_the_server = |tool: &&CapabilityId| {
+        servers.source == tool.source() && servers.name.matches(tool.server().as_str())
+    };
+    if let Some(name) = servers.name.literal() {
+        let id = format!("{}.{name}", servers.source.as_str());
+        if !catalog.iter().any(|tool| server_id(tool) == id) {
+            return Some((Lint::UnknownServer, format!("the catalog has no `{id}`")));
+        }
+    }
+    match rule {
+        Rule::Tools(_, pattern, _) if !catalog.iter().any(|tool| pattern.matches(tool)) => {
+            let exact = pattern.servers.name.literal().is_some() && pattern.tool.literal().is_some();
+            Some(if exact {
+                (Lint::UnknownTool, format!("the catalog has no `{pattern}`"))
+            } else {
+                (
+                    Lint::MatchesNothing,
+                    format!("`{pattern}` is no tool of the catalog"),
+                )
+            })
+        }
+        Rule::Servers { .. } if !catalog.iter().any(|tool| of_the_server(&tool)) => Some((
+            Lint::MatchesNothing,
+            format!("`{servers}` is no server of the catalog"),
+        )),
+        _ => None,
+    }
+}
+
+/// A rule of tools and where it stands.
+struct Placed<'f> {
+    file: &'f PolicyFile,
+    line: usize,
+    verb: Verb,
+    pattern: Pattern,
+    conditions: Vec<ArgumentIs>,
+}
+
+/// Rules that another rule leaves without effect, whatever is called: it means at least the same calls and is as
+/// restrictive or more. Two that say the same are reported once, at the later one.
+pub(super) fn shadowed(files: &[PolicyFile]) -> Vec<Finding> {
+    let mut placed = Vec::new();
+    for file in files.iter().filter(|file| file.name.ends_with(".rules")) {
+        for (line, rule) in parse(file).0 {
+            if let Rule::Tools(verb, pattern, conditions) = rule {
+                placed.push(Placed {
+                    file,
+                    line,
+                    verb,
+                    pattern,
+                    conditions,
+                });
+            }
+        }
+    }
+    let each = placed.iter().enumerate().filter_map(|(position, rule)| {
+        let others = placed.iter().enumerate().filter(|(other, _)| *other != position);
+        let mut outdone_by =
+            others.filter(|(other, by)| outdoes(by, rule) && (*other < position || !outdoes(rule, by)));
+        let (_, by) = outdone_by.next()?;
+        Some(Finding {
+            file: rule.file.name.clone(),
+            line: rule.line,
+            lint: Lint::Shadowed,
+            message: format!("it has no effect beside the rule at {}:{}", by.file.name, by.line),
+        })
+    });
+    each.collect()
+}
+
+fn outdoes(by: &Placed<'_>, rule: &Placed<'_>) -> bool {
+    let stricter = match (by.verb, rule.verb) {
+        (Verb::Deny, _) | (Verb::AlwaysAsk, Verb::Ask | Verb::AlwaysAsk | Verb::Allow) => true,
+        (Verb::Ask, Verb::Ask | Verb::Allow) => true,
+        (Verb::Allow, Verb::Allow) => true,
+        (Verb::AlwaysAsk | Verb::Ask | Verb::Allow, _) => false,
+    };
+    let same_calls = by
+        .conditions
+        .iter()
+        .all(|condition| rule.conditions.contains(condition));
+    stricter && same_calls && covers(&by.pattern, &rule.pattern)
+}
+
+fn covers(wide: &Pattern, narrow: &Pattern) -> bool {
+    wide.servers.source == narrow.servers.source
+        && glob_covers(&wide.servers.name, &narrow.servers.name)
+        && glob_covers(&wide.tool, &narrow.tool)
+}
+
+/// Whether everything that `narrow` matches is matched by `wide`. A wildcard of `narrow` stands for a character that
+/// no text holds: only a wildcard of `wide` can match it. Where that fails, no claim is made.
+fn glob_covers(wide: &Glob, narrow: &Glob) -> bool {
+    const ANY: char = '\u{10ffff}';
+    let text: String = narrow
+        .pieces()
+        .iter()
+        .map(|piece| match piece {
+            Piece::Char(character) => *character,
+            Piece::Any => ANY,
+        })
+        .collect();
+    matches_pieces(wide.pieces().iter().copied(), &text)
+}

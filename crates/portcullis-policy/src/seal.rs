@@ -1,0 +1,175 @@
+use std::{collections::BTreeMap, fmt};
+
+use portcullis_types::Hash;
+use serde::{Deserialize, Serialize};
+
+use crate::{PolicyError, PolicyErrors, PolicyFile, PolicyProblem};
+
+/// The hashes of a folder's policies as they were reviewed. Where there is a seal, only these very files load.
+///
+/// ```
+/// use portcullis_policy::{PolicyFile, Seal};
+///
+/// let reviewed = PolicyFile { name: "team.rules".into(), text: "deny mcp.shell.*\n".into() };
+/// let seal: Seal = Seal::of(std::slice::from_ref(&reviewed)).to_string().parse()?;
+/// assert!(seal.check(&[reviewed]).is_ok());
+///
+/// let edited = PolicyFile { name: "team.rules".into(), text: "# later\n".into() };
+/// let errors = seal.check(&[edited]).unwrap_err();
+/// assert!(errors.to_string().starts_with("team.rules:1: this file is not the one that was sealed"));
+/// # Ok::<(), portcullis_policy::PolicyErrors>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seal {
+    version: u32,
+    /// By the file's name without its folder: blake3 over its text, in hexadecimal.
+    files: BTreeMap<String, String>,
+}
+
+impl Seal {
+    /// What the file is called that holds a folder's seal.
+    pub const FILE_NAME: &'static str = "policies.seal";
+    /// The version that is written and read.
+    const VERSION: u32 = 1;
+
+    /// The seal of these files.
+    #[must_use]
+    pub fn of(files: &[PolicyFile]) -> Self {
+        let hash = |file: &PolicyFile| {
+            (
+                file.base_name().to_owned(),
+                Hash::of(file.text.as_bytes()).to_string(),
+            )
+        };
+        Self {
+            version: Self::VERSION,
+            files: files.iter().map(hash).collect(),
+        }
+    }
+
+    /// Compares the files with what was sealed: none may differ, be missing or be new.
+    ///
+    /// # Errors
+    /// Each file that is not as it was sealed.
+    pub fn check(&self, files: &[PolicyFile]) -> Result<(), PolicyErrors> {
+        let found = Self::of(files);
+        let wrong = |name: &String, problem| PolicyError::new(name, 1, problem);
+        let mut errors = Vec::new();
+        for (name, hash) in &found.files {
+            match self.files.get(name) {
+                Some(sealed) if sealed == hash => {}
+                Some(_) => errors.push(wrong(name, PolicyProblem::SealBroken)),
+                None => errors.push(wrong(name, PolicyProblem::SealLacks)),
+            }
+        }
+        let missing = self.files.keys().filter(|name| !found.files.contains_key(*name));
+        errors.extend(missing.map(|name| wrong(name, PolicyProblem::SealedFileMissing)));
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            errors.sort_by(|one, other| one.file.cmp(&other.file));
+            Err(PolicyErrors(errors))
+        }
+    }
+
+    /// What is wrong where a seal is demanded and there is none.
+    #[must_use]
+    pub fn missing() -> PolicyErrors {
+        PolicyErrors(vec![PolicyError::new(
+            Self::FILE_NAME,
+            1,
+            PolicyProblem::Unsealed,
+        )])
+    }
+}
+
+impl std::str::FromStr for Seal {
+    type Err = PolicyErrors;
+
+    fn from_str(text: &str) -> Result<Self, PolicyErrors> {
+        let refuse = |line, why: String| {
+            let problem = PolicyProblem::SealUnreadable(why);
+            PolicyErrors(vec![PolicyError::new(Self::FILE_NAME, line, problem)])
+        };
+        let seal: Self =
+            serde_json::from_str(text).map_err(|error| refuse(error.line().max(1), error.to_string()))?;
+        if seal.version != Self::VERSION {
+            return Err(refuse(
+                1,
+                format!("its version is {}, not {}", seal.version, Self::VERSION),
+            ));
+        }
+        Ok(seal)
+    }
+}
+
+impl fmt::Display for Seal {
+    /// As it is committed: JSON, one file a line, in order of name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = serde_json::to_string_pretty(self).map_err(|_| fmt::Error)?;
+        writeln!(f, "{text}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, text: &str) -> PolicyFile {
+        PolicyFile {
+            name: name.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    #[track_caller]
+    fn check(files: &[PolicyFile], expected: &[&str]) {
+        let seal = Seal::of(&[
+            file("policies/a.rules", "deny mcp.*"),
+            file("policies/b.cedar", "// b"),
+        ]);
+        let told = match seal.check(files) {
+            Ok(()) => Vec::new(),
+            Err(errors) => errors
+                .0
+                .iter()
+                .map(|error| format!("{}: {}", error.file, error.problem))
+                .collect(),
+        };
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn each_difference_is_named() {
+        let (a, b) = (file("a.rules", "deny mcp.*"), file("elsewhere/b.cedar", "// b"));
+        check(&[b.clone(), a.clone()], &[]);
+        check(
+            std::slice::from_ref(&a),
+            &["b.cedar: this file was sealed and is not there"],
+        );
+        check(
+            &[file("a.rules", "deny mcp.* "), b.clone(), file("c.rules", "")],
+            &[
+                "a.rules: this file is not the one that was sealed",
+                "c.rules: this file is not in the seal",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_no_seal_is_refused_with_its_line() {
+        for (text, told) in [
+            ("", "policies.seal:1: the seal cannot be read"),
+            (
+                "{\n\"version\": 1\n}",
+                "policies.seal:3: the seal cannot be read: missing field",
+            ),
+            (r#"{"version": 2, "files": {}}"#, "its version is 2, not 1"),
+            (r#"{"version": 1, "files": {}, "more": 1}"#, "unknown field"),
+        ] {
+            let errors = text.parse::<Seal>().unwrap_err().to_string();
+            assert!(errors.contains(told), "{errors}");
+        }
+    }
+}
