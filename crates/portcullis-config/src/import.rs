@@ -113,7 +113,7 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
 /// Whether a server can be carried over: what is wrong with it, if anything, is the machine's and not its own.
 fn is_whole(draft: &Draft, context: &Context<'_>, source: &Source) -> bool {
     let mut sink = Sink::new(source);
-    build(draft, context, &mut sink);
+    let built = build(draft, context, &mut sink).is_some();
     let of_the_machine = |found: &Diagnostic| {
         matches!(
             found.code,
@@ -133,7 +133,7 @@ fn is_whole(draft: &Draft, context: &Context<'_>, source: &Source) -> bool {
             .unwrap_or_default();
         first.len() < command.value.len() && !first.contains(['/', '\\'])
     });
-    !draft.broken && !own && !is_line
+    built || !draft.broken && !own && !is_line
 }
 
 /// The rules of the server itself, without what the document allows all its servers.

@@ -4,7 +4,7 @@ use portcullis_types::EgressRule;
 
 use crate::{
     Dialect, Document, Isolation, Profile, Protocol,
-    draft::{Draft, DraftDocument, EgressSource, HubDraft, TimeoutsDraft},
+    draft::{Draft, DraftDocument, HubDraft, TimeoutsDraft},
     fields::Pair,
     value::Spanned,
 };
@@ -30,7 +30,7 @@ pub(super) fn document(
     }
     out.line(1, "servers:");
     for (draft, egress) in servers {
-        server(draft, egress, read.egress, &mut out);
+        server(draft, egress, &mut out);
     }
     out.text
 }
@@ -57,7 +57,7 @@ fn hub(hub: &HubDraft, out: &mut Yaml) {
     }
 }
 
-fn server(draft: &Draft, egress: &[EgressRule], from: EgressSource, out: &mut Yaml) {
+fn server(draft: &Draft, egress: &[EgressRule], out: &mut Yaml) {
     out.line(2, &format!("- name: {}", scalar(&draft.name.value)));
     let value = |text: &'_ Option<Spanned<String>>| text.as_ref().map(|text| text.value.clone());
     out.text(3, "description", draft.description.as_deref());
@@ -75,12 +75,6 @@ fn server(draft: &Draft, egress: &[EgressRule], from: EgressSource, out: &mut Ya
     } else {
         out.text(3, "url", value(&draft.url).as_deref());
         out.pairs("headers", &draft.headers);
-        if egress.is_empty() && from == EgressSource::Derived {
-            out.line(
-                3,
-                "# The url has no value on this machine yet: add its host to `egress`.",
-            );
-        }
         let rules: Vec<_> = egress.iter().map(ToString::to_string).collect();
         out.list(3, "egress", rules.iter().map(String::as_str));
     }
