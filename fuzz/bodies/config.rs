@@ -23,7 +23,7 @@ impl Sources for Generous {
     fn variable(&self, name: &str) -> Option<String> {
         match name {
             "PATH" => Some("/bin".to_owned()),
-            "HOME" => Some("/home/a".to_owned()),
+            "HOME" => Some("/home/me".to_owned()),
             "X" => Some("x".to_owned()),
             _ => None,
         }

@@ -3,5 +3,7 @@
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod demo_server;
+pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod serve;
 pub(crate) mod tools;

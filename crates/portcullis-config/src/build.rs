@@ -91,6 +91,14 @@ fn id(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> ServerId {
             "a server's name is empty",
             "give it a name, unique in the hub",
         );
+    } else if name.contains(char::is_control) {
+        let message = format!("the server's name {} holds a control character", quote(name));
+        sink.error(
+            Code::BadValue,
+            draft.name.span,
+            message,
+            "give it a name that can be printed",
+        );
     } else if context.profile == Profile::Strict && id.as_str() != name && !draft.broken {
         let message = format!(
             "{} is no id, and the strict profile takes no other name",

@@ -75,13 +75,20 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
     };
     imported.dialect = Some(dialect);
     let context = Context::of(document, &read, &options, environment, &mut sink);
+    let starting: BTreeSet<_> = normalized.specs.iter().map(|spec| spec.id.clone()).collect();
     let mut servers = Vec::new();
     let mut ids = BTreeSet::new();
     let mut variables = secret::Variables::of(&read);
     let mut changes = Vec::new();
     for mut draft in std::mem::take(&mut read.servers) {
         let id = ServerId::from_display_name(&draft.name.value);
-        if !is_whole(&draft, &context, &source) || ids.contains(&id) {
+        let kept = match judge(&draft, &context, &source) {
+            Judgement::Starts => true,
+            // Another of the same id starts, and is the one that counts.
+            Judgement::Elsewhere => !starting.contains(&id),
+            Judgement::Bad => false,
+        };
+        if !kept || ids.contains(&id) {
             imported.left_out.push(draft.name.value.clone());
             drop_fields(
                 &draft,
@@ -110,10 +117,33 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
     imported
 }
 
-/// Whether a server can be carried over: what is wrong with it, if anything, is the machine's and not its own.
-fn is_whole(draft: &Draft, context: &Context<'_>, source: &Source) -> bool {
+enum Judgement {
+    /// It can be started here.
+    Starts,
+    /// What is wrong is this machine's, and not its own.
+    Elsewhere,
+    /// The document does not say what it is.
+    Bad,
+}
+
+/// Whether a server can be carried over.
+fn judge(draft: &Draft, context: &Context<'_>, source: &Source) -> Judgement {
+    // A whole command line is no program, and may hold secrets.
+    let is_line = draft.command.as_ref().is_some_and(|command| {
+        let first = command
+            .value
+            .split(char::is_whitespace)
+            .next()
+            .unwrap_or_default();
+        first.len() < command.value.len() && !first.contains(['/', '\\', '$'])
+    });
+    if is_line {
+        return Judgement::Bad;
+    }
     let mut sink = Sink::new(source);
-    let built = build(draft, context, &mut sink).is_some();
+    if build(draft, context, &mut sink).is_some() {
+        return Judgement::Starts;
+    }
     let of_the_machine = |found: &Diagnostic| {
         matches!(
             found.code,
@@ -124,16 +154,10 @@ fn is_whole(draft: &Draft, context: &Context<'_>, source: &Source) -> bool {
         .finish()
         .iter()
         .any(|found| found.severity == Severity::Error && !of_the_machine(found));
-    // A whole command line is no program, and may hold secrets.
-    let is_line = draft.command.as_ref().is_some_and(|command| {
-        let first = command
-            .value
-            .split(char::is_whitespace)
-            .next()
-            .unwrap_or_default();
-        first.len() < command.value.len() && !first.contains(['/', '\\'])
-    });
-    built || !draft.broken && !own && !is_line
+    match draft.broken || own {
+        true => Judgement::Bad,
+        false => Judgement::Elsewhere,
+    }
 }
 
 /// The rules of the server itself, without what the document allows all its servers.

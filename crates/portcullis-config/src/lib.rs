@@ -57,6 +57,7 @@ pub use excerpt::Excerpts;
 pub use fate::{Fate, FieldReport};
 pub use import::{Imported, ToSet, import};
 pub use normalize::{Normalized, Setting, Settings, normalize};
+pub use secrecy::SecretString;
 pub use spec::{
     HttpSpec, Isolation, Limits, Origin, Protocol, ServerSpec, StdioSpec, Timeouts, TransportSpec,
 };

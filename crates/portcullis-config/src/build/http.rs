@@ -108,6 +108,11 @@ fn parse(written: &str, span: Span, sink: &mut Sink<'_>) -> Option<Url> {
             "`url` holds a fragment (`#…`), which is never sent",
             "take it out",
         );
+    } else if rule_for(&url).to_string().parse().ok() != Some(rule_for(&url)) {
+        refuse(
+            "`url` has a host that no egress rule can name",
+            "write the host as letters, digits, `-` and `.`",
+        );
     } else if url.port() == Some(0) {
         refuse("`url` has the port 0", "give the port that the server listens on");
     } else {

@@ -79,6 +79,12 @@ fn look_up(
     context: &Context<'_>,
     sink: &mut Sink<'_>,
 ) -> Option<PathBuf> {
+    if name.contains(char::is_whitespace) {
+        let message = format!("the program {} is a whole command line", shown(name));
+        let help = "`command` is the program alone: put the rest into `args`";
+        sink.error(Code::ProgramNotFound, command.span, message, help);
+        return None;
+    }
     let (path, whose) = child_path(draft, context);
     let found = std::env::split_paths(&path)
         // An empty or relative part means the working directory, whatever that is.
@@ -91,10 +97,7 @@ fn look_up(
         .find(|candidate| context.environment.is_executable(candidate));
     if found.is_none() {
         let message = format!("the program {} is nowhere in {whose}", shown(name));
-        let help = match name.contains(char::is_whitespace) {
-            true => "`command` is the program alone: put the rest into `args`",
-            false => "install it, write its absolute path, or set `env.PATH` to where it is",
-        };
+        let help = "install it, write its absolute path, or set `env.PATH` to where it is";
         sink.report(
             if_enabled(draft),
             Code::ProgramNotFound,

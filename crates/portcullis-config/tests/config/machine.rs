@@ -164,3 +164,18 @@ fn server(spec: &ServerSpec) -> String {
     );
     lines.join("\n  ") + "\n"
 }
+
+/// Holds a generated text against the file that is committed; writes it there where `PORTCULLIS_WRITE` is set.
+pub(crate) fn committed(path: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    #[expect(clippy::disallowed_methods, reason = "a test is told so by who runs it")]
+    if std::env::var_os("PORTCULLIS_WRITE").is_some() {
+        std::fs::write(&file, text).unwrap();
+    }
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        known == text,
+        "`{path}` is not what is generated: run `PORTCULLIS_WRITE=1 cargo test -p portcullis-config` and look at the \
+         difference"
+    );
+}

@@ -11,4 +11,8 @@ mod laws;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod rules;
+#[cfg(test)]
+mod schema;
