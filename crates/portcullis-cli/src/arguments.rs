@@ -3,6 +3,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use portcullis::{AgentId, Preset, Tier};
 
+use crate::command::{check::CheckArguments, import::ImportArguments, init::InitArguments};
+
 /// Many MCP servers behind one door; the door is closed until a policy opens it.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, disable_help_subcommand = true, after_help = EXIT_CODES)]
@@ -20,6 +22,10 @@ pub(crate) enum Command {
     Demo(DemoArguments),
     /// Print what a configuration comes to, and all that is wrong with it
     Check(CheckArguments),
+    /// Write a client's configuration as Portcullis' own, and say what became of each field
+    Import(ImportArguments),
+    /// Write a commented starting configuration and a folder of policies
+    Init(InitArguments),
     /// List the servers and their tools, with what the policies say of each
     Tools(HubArguments),
     /// Call one tool
@@ -51,16 +57,6 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
     /// How to tell it; `json` gives events, one a line
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) format: Format,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CheckArguments {
-    /// Configuration files: Portcullis' own, or a client's with `mcpServers`
-    #[arg(required = true)]
-    pub(crate) files: Vec<PathBuf>,
-    /// How to print
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
 }

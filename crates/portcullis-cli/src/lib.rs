@@ -13,6 +13,7 @@
 mod arguments;
 mod command;
 mod exit;
+mod findings;
 mod hub;
 mod output;
 
@@ -61,6 +62,8 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
         match arguments.command {
             Command::Demo(demo) => demo::run(demo).await,
             Command::Check(check) => command::check::run(&check),
+            Command::Import(import) => command::import::run(&import),
+            Command::Init(init) => command::init::run(&init),
             Command::Tools(tools) => command::tools::run(tools).await,
             Command::Call(call) => command::call::run(call).await,
             Command::Blobs(blobs) => command::blobs::run(blobs).await,

@@ -4,8 +4,8 @@ use portcullis_types::{EgressRule, ServerId};
 use secrecy::ExposeSecret;
 
 use crate::{
-    Code, Environment, Options, Origin, Profile, ResolveError, ServerSpec, Severity, Sources, Template,
-    TransportSpec,
+    Code, Environment, Limits, Options, Origin, Profile, ResolveError, ServerSpec, Severity, Sources,
+    Template, TransportSpec,
     draft::{Declared, Draft, EgressSource},
     secrets,
     source::{Sink, quote},
@@ -17,6 +17,7 @@ mod program;
 mod stdio;
 mod timeouts;
 
+pub(crate) use http::derived_rule;
 pub(crate) use timeouts::strict_range;
 
 /// What a server is judged by besides its own fields.
@@ -28,12 +29,14 @@ pub(crate) struct Context<'a> {
     pub(crate) allowed_hosts: Vec<EgressRule>,
     /// The timeout that the document gives for all its servers, in milliseconds.
     pub(crate) timeout: Option<u64>,
+    /// The plugin that declares the servers.
+    pub(crate) plugin: Option<String>,
 }
 
 /// The spec, or `None` where there was an error; each is in `sink` then.
 pub(crate) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Option<ServerSpec> {
     let errors_before = sink.errors();
-    sink.enter(Some(&draft.name.value));
+    sink.enter(Some(&draft.name));
     let id = id(draft, context, sink);
     let timeouts = timeouts::build(&draft.timeouts, context, sink);
     let transport = transport(draft, context, sink);
@@ -51,11 +54,30 @@ pub(crate) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -
         enabled: draft.enabled,
         disabled_tools: draft.disabled_tools.clone(),
         disabled_auto_approve_tools: draft.disabled_auto_approve_tools.clone(),
+        isolation: draft.isolation,
+        limits: limits(draft),
+        profile: context.profile,
         origin: Origin {
             file: sink.source().file.clone(),
             line: sink.source().line(draft.name.span),
+            plugin: context.plugin.clone(),
         },
     })
+}
+
+fn limits(draft: &Draft) -> Limits {
+    let given = |field: &Option<Spanned<u64>>, default: u32| {
+        field
+            .as_ref()
+            .and_then(|given| u32::try_from(given.value).ok())
+            .unwrap_or(default)
+    };
+    let default = Limits::default();
+    Limits {
+        calls_in_flight: given(&draft.limits.calls_in_flight, default.calls_in_flight),
+        calls_waiting: given(&draft.limits.calls_waiting, default.calls_waiting),
+        tools: given(&draft.limits.tools, default.tools),
+    }
 }
 
 fn id(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> ServerId {
@@ -68,6 +90,14 @@ fn id(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> ServerId {
             draft.name.span,
             "a server's name is empty",
             "give it a name, unique in the hub",
+        );
+    } else if name.contains(char::is_control) {
+        let message = format!("the server's name {} holds a control character", quote(name));
+        sink.error(
+            Code::BadValue,
+            draft.name.span,
+            message,
+            "give it a name that can be printed",
         );
     } else if context.profile == Profile::Strict && id.as_str() != name && !draft.broken {
         let message = format!(
@@ -184,7 +214,14 @@ fn open_text(
         .variables()
         .find(|name| secrets::variable(name, context.options))
         .map(str::to_owned);
-    let secret = secret.or_else(|| template.files().next().map(|path| format!("file:{path}")));
+    let secret = secret
+        .or_else(|| template.files().next().map(|path| format!("file:{path}")))
+        .or_else(|| {
+            template
+                .keyring_entries()
+                .next()
+                .map(|entry| format!("keyring:{entry}"))
+        });
     if let Some(secret) = secret {
         let message = format!(
             "`{field}` refers to {}, and would show what it holds",
@@ -214,21 +251,41 @@ fn unresolved(
         let (message, help) = match &error {
             ResolveError::Variable(name) => (
                 format!("`{field}` needs the variable {}, which is not set", quote(name)),
-                format!("set `{name}` before the hub starts, or give a default: `${{{name}:-…}}`"),
+                variable_help(name),
             ),
             ResolveError::File(path) => (
                 format!("`{field}` needs the file {}, which cannot be read", quote(path)),
                 "give the absolute path of a text file that this user may read".to_owned(),
+            ),
+            ResolveError::Keyring(entry) => (
+                format!(
+                    "`{field}` needs the keyring's entry {}, which is not there, or there is no keyring",
+                    quote(entry)
+                ),
+                "add the entry to the keyring, or use `${env:NAME}` or `${file:/path}`".to_owned(),
+            ),
+            ResolveError::EnvFile { path, name } => (
+                format!("`{field}` is not set by {}", quote(path)),
+                format!("add a line `{name}=…` to the file"),
             ),
             ResolveError::Kind(reference) => (
                 format!(
                     "`{field}` holds {}, a reference that is not resolved here",
                     quote(reference)
                 ),
-                "use `${env:NAME}` or `${file:/path}`".to_owned(),
+                "use `${env:NAME}`, `${file:/path}` or `${keyring:service/account}`".to_owned(),
             ),
         };
         sink.report(severity, Code::UnsetReference, span, message, help);
+    }
+}
+
+fn variable_help(name: &str) -> String {
+    match name {
+        "workspaceFolder" | "workspaceRoot" | "workspaceFolderBasename" => {
+            "name the folder with `--workspace`, or write it out".to_owned()
+        }
+        _ => format!("set `{name}` before the hub starts, or give a default: `${{{name}:-…}}`"),
     }
 }
 

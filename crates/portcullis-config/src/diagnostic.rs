@@ -45,7 +45,7 @@ macro_rules! codes {
 }
 
 codes! {
-    Syntax "syntax" "the text is not JSON or not YAML",
+    Syntax "syntax" "the text is not JSON, not YAML or not TOML",
     NotUtf8 "not-utf8" "the text is not UTF-8",
     TooLarge "too-large" "the document is larger than the limit",
     TooDeep "too-deep" "lists and objects stand too deep in each other",

@@ -1,15 +1,21 @@
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::PathBuf};
+
+use crate::Dialect;
 
 /// A document to read: its name, for diagnostics, and its bytes as they are on disk.
 ///
-/// The name's extension (`.json`, `.jsonc`, `.yaml`, `.yml`) says how it is written; without one the first
-/// character does. JSON may hold comments and trailing commas, and either may start with a byte order mark.
+/// The name's extension (`.json`, `.jsonc`, `.yaml`, `.yml`, `.toml`) says how it is written; without one the
+/// first characters do. JSON may hold comments and trailing commas, and either may start with a byte order mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
     /// What diagnostics and [`Origin`](crate::Origin)s call it: its path, as the user gave it.
     pub name: String,
     /// The content.
     pub bytes: Vec<u8>,
+    /// Whose shape it has; `None` to tell from the shape itself.
+    pub dialect: Option<Dialect>,
+    /// The plugin that brought it, if one did: the origin of its servers then.
+    pub plugin: Option<String>,
 }
 
 impl Document {
@@ -18,6 +24,26 @@ impl Document {
         Self {
             name: name.into(),
             bytes: bytes.into(),
+            dialect: None,
+            plugin: None,
+        }
+    }
+
+    /// The same, read as that dialect has it.
+    #[must_use]
+    pub fn in_dialect(self, dialect: Dialect) -> Self {
+        Self {
+            dialect: Some(dialect),
+            ..self
+        }
+    }
+
+    /// The same, brought by a plugin.
+    #[must_use]
+    pub fn of_plugin(self, plugin: impl Into<String>) -> Self {
+        Self {
+            plugin: Some(plugin.into()),
+            ..self
         }
     }
 }
@@ -50,6 +76,11 @@ pub struct Options {
     pub max_document_bytes: usize,
     /// How deep lists and objects may stand in each other.
     pub max_depth: usize,
+    /// What `${workspaceFolder}` of editors' documents means: an absolute path. Without it, that reference has no
+    /// value.
+    pub workspace_folder: Option<PathBuf>,
+    /// Whether [`Normalized::fields`](crate::Normalized::fields) is filled.
+    pub trace: bool,
 }
 
 impl Options {
@@ -85,6 +116,8 @@ impl Default for Options {
             max_servers: None,
             max_document_bytes: 4 * 1024 * 1024,
             max_depth: 64,
+            workspace_folder: None,
+            trace: false,
         }
     }
 }

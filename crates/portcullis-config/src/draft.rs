@@ -1,11 +1,11 @@
 //! What every dialect has in common: a server as it was written, each part with its place, not yet judged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use portcullis_types::{EgressRule, Tier};
+use portcullis_types::{AgentId, EgressRule, Tier};
 
 use crate::{
-    Code, Profile, Protocol,
+    Code, Isolation, Profile, Protocol,
     fields::{Fields, Pair, place},
     source::Sink,
     value::{Node, Span, Spanned, Value, duplicate_message},
@@ -21,6 +21,8 @@ pub(crate) struct DraftDocument {
     pub(crate) hub: HubDraft,
     pub(crate) profile: Profile,
     pub(crate) egress: EgressSource,
+    /// The plugin that declares the servers, where the document is a plugin's manifest.
+    pub(crate) plugin: Option<String>,
 }
 
 /// Where the egress rules of HTTP servers come from.
@@ -40,6 +42,7 @@ pub(crate) struct HubDraft {
     pub(crate) timeout: Option<Spanned<u64>>,
     pub(crate) policies: Option<Spanned<String>>,
     pub(crate) tier: Option<Spanned<Tier>>,
+    pub(crate) agents: Option<Spanned<BTreeMap<AgentId, String>>>,
 }
 
 pub(crate) struct Draft {
@@ -53,6 +56,7 @@ pub(crate) struct Draft {
     pub(crate) args: Vec<Spanned<String>>,
     pub(crate) env: Vec<Pair>,
     pub(crate) inherit_env: Vec<Spanned<String>>,
+    pub(crate) env_file: Option<Spanned<String>>,
     pub(crate) cwd: Option<Spanned<String>>,
     pub(crate) url: Option<Spanned<String>>,
     pub(crate) has_url: bool,
@@ -60,6 +64,8 @@ pub(crate) struct Draft {
     pub(crate) egress: Vec<Spanned<EgressRule>>,
     pub(crate) timeouts: TimeoutsDraft,
     pub(crate) protocol: Protocol,
+    pub(crate) isolation: Isolation,
+    pub(crate) limits: LimitsDraft,
     pub(crate) enabled: bool,
     pub(crate) disabled_tools: BTreeSet<String>,
     pub(crate) disabled_auto_approve_tools: BTreeSet<String>,
@@ -86,11 +92,51 @@ pub(crate) struct TimeoutsDraft {
     pub(crate) long_running: bool,
 }
 
+#[derive(Default)]
+pub(crate) struct LimitsDraft {
+    pub(crate) calls_in_flight: Option<Spanned<u64>>,
+    pub(crate) calls_waiting: Option<Spanned<u64>>,
+    pub(crate) tools: Option<Spanned<u64>>,
+}
+
+/// What a dialect calls the fields that all of them have in some way; `None` where it has no such field, or one
+/// that it reads itself.
+pub(crate) struct Names {
+    pub(crate) description: Option<&'static str>,
+    pub(crate) command: Option<&'static str>,
+    pub(crate) args: Option<&'static str>,
+    pub(crate) env: Option<&'static str>,
+    pub(crate) env_file: Option<&'static str>,
+    pub(crate) inherit_env: Option<&'static str>,
+    pub(crate) cwd: Option<&'static str>,
+    pub(crate) url: Option<&'static str>,
+    pub(crate) headers: Option<&'static str>,
+    pub(crate) timeout_ms: Option<&'static str>,
+    pub(crate) disabled_tools: Option<&'static str>,
+}
+
+impl Names {
+    pub(crate) const COMMON: Self = Self {
+        description: Some("description"),
+        command: Some("command"),
+        args: Some("args"),
+        env: Some("env"),
+        env_file: Some("envFile"),
+        inherit_env: None,
+        cwd: Some("cwd"),
+        url: Some("url"),
+        headers: Some("headers"),
+        timeout_ms: Some("timeoutMs"),
+        disabled_tools: Some("disabledTools"),
+    };
+}
+
 impl Draft {
     /// Reads what all dialects call by the same names. Whatever only some have, they read themselves; then they
     /// call [`Draft::finish`].
     pub(crate) fn read(
         name: Spanned<String>,
+        names: &Names,
         fields: &mut Fields<'_>,
         value: &Value,
         sink: &mut Sink<'_>,
@@ -99,46 +145,95 @@ impl Draft {
         value.duplicates(&mut duplicates);
         let (stdio_fields, http_fields) = match &value.node {
             Node::Object(object) => {
-                let find = |names: &[&'static str]| {
+                let find = |names: &[Option<&'static str>]| {
                     names
                         .iter()
+                        .flatten()
                         .filter_map(|name| Some((*name, place(object, name)?)))
                         .collect()
                 };
                 (
-                    find(&["args", "env", "inheritEnv", "cwd"]),
-                    find(&["headers", "egress"]),
+                    find(&[
+                        names.args,
+                        names.env,
+                        names.env_file,
+                        names.inherit_env,
+                        names.cwd,
+                    ]),
+                    find(&[names.headers, Some("egress")]),
                 )
             }
             _ => (Vec::new(), Vec::new()),
         };
+        let has = |name: Option<&'static str>, fields: &mut Fields<'_>| {
+            name.is_some_and(|name| fields.take(name).is_some())
+        };
         Self {
             name,
             broken: !duplicates.is_empty(),
-            description: fields.text("description", sink).map(|text| text.value),
+            description: text(names.description, "description", fields, sink).map(|text| text.value),
             declared: None,
-            has_command: fields.take("command").is_some(),
-            command: fields.text("command", sink),
-            args: fields.texts("args", sink),
-            env: fields.pairs("env", sink),
-            inherit_env: Vec::new(),
-            cwd: fields.text("cwd", sink),
-            has_url: fields.take("url").is_some(),
-            url: fields.text("url", sink),
-            headers: fields.pairs("headers", sink),
+            has_command: has(names.command, fields),
+            command: text(names.command, "command", fields, sink),
+            args: texts(names.args, "args", fields, sink),
+            env: pairs(names.env, "env", fields, sink),
+            env_file: text(names.env_file, "envFile", fields, sink),
+            inherit_env: texts(names.inherit_env, "inheritEnv", fields, sink),
+            cwd: text(names.cwd, "cwd", fields, sink),
+            has_url: has(names.url, fields),
+            url: text(names.url, "url", fields, sink),
+            headers: pairs(names.headers, "headers", fields, sink),
             egress: Vec::new(),
             timeouts: TimeoutsDraft {
-                each: fields.number("timeoutMs", MAX_MILLISECONDS, sink),
+                each: names
+                    .timeout_ms
+                    .and_then(|name| fields.number(name, MAX_MILLISECONDS, sink)),
                 long_running: fields.boolean("longRunning", sink).is_some_and(|flag| flag.value),
                 ..TimeoutsDraft::default()
             },
             protocol: Protocol::default(),
+            isolation: Isolation::default(),
+            limits: LimitsDraft::default(),
             enabled: enabled(fields, sink),
-            disabled_tools: names(fields.texts("disabledTools", sink)),
-            disabled_auto_approve_tools: names(fields.texts("disabledAutoApproveTools", sink)),
+            disabled_tools: unique(texts(names.disabled_tools, "disabledTools", fields, sink)),
+            disabled_auto_approve_tools: unique(fields.texts("disabledAutoApproveTools", sink)),
             stdio_fields,
             http_fields,
         }
+    }
+
+    /// Takes a program and its arguments from one list, as some dialects write them.
+    pub(crate) fn command_list(&mut self, name: &'static str, fields: &mut Fields<'_>, sink: &mut Sink<'_>) {
+        let Some(member) = fields.take(name) else { return };
+        self.has_command = true;
+        if matches!(member.value.node, Node::Text(_)) {
+            let message =
+                format!("`{name}` is a text, and a list of the program and its arguments is wanted");
+            let help = "write a list: `[\"program\", \"argument\"]`; no shell splits a text";
+            sink.error(Code::WrongType, member.value.span, message, help);
+            return;
+        }
+        let mut texts = fields.texts(name, sink);
+        if texts.is_empty() {
+            if matches!(&member.value.node, Node::List(items) if items.is_empty()) {
+                let message = format!("`{name}` is an empty list");
+                sink.error(
+                    Code::BadValue,
+                    member.value.span,
+                    message,
+                    "name the program first, then its arguments",
+                );
+            }
+            return;
+        }
+        let args = texts.split_off(1);
+        self.command = texts.pop();
+        self.args = args;
+        fields.converted(
+            name,
+            "command, args",
+            "the first of the list is the program, the rest are its arguments",
+        );
     }
 
     /// Notes whether anything went wrong since `errors_before`.
@@ -162,7 +257,11 @@ pub(crate) fn egress_rules(
                 span: text.span,
             }),
             Err(error) => {
-                let message = format!("`{name}`: {error}");
+                // What stands before an `@` may be a password.
+                let message = match text.value.contains('@') {
+                    true => format!("an item of `{name}` holds a user or a password, and rules have none"),
+                    false => format!("`{name}`: {error}"),
+                };
                 sink.error(
                     Code::BadValue,
                     text.span,
@@ -203,6 +302,40 @@ fn enabled(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> bool {
     !disabled.is_some_and(|flag| flag.value) && enabled.is_none_or(|flag| flag.value)
 }
 
-fn names(texts: Vec<Spanned<String>>) -> BTreeSet<String> {
+fn text(
+    name: Option<&'static str>,
+    to: &str,
+    fields: &mut Fields<'_>,
+    sink: &mut Sink<'_>,
+) -> Option<Spanned<String>> {
+    let name = name?;
+    if name != to {
+        fields.carried(name, to);
+    }
+    fields.text(name, sink)
+}
+
+fn texts(
+    name: Option<&'static str>,
+    to: &str,
+    fields: &mut Fields<'_>,
+    sink: &mut Sink<'_>,
+) -> Vec<Spanned<String>> {
+    let Some(name) = name else { return Vec::new() };
+    if name != to {
+        fields.carried(name, to);
+    }
+    fields.texts(name, sink)
+}
+
+fn pairs(name: Option<&'static str>, to: &str, fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Vec<Pair> {
+    let Some(name) = name else { return Vec::new() };
+    if name != to {
+        fields.carried(name, to);
+    }
+    fields.pairs_as(name, to, sink)
+}
+
+fn unique(texts: Vec<Spanned<String>>) -> BTreeSet<String> {
     texts.into_iter().map(|text| text.value).collect()
 }

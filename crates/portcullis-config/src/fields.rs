@@ -1,7 +1,7 @@
 //! Reads the members of an object one by one, and reports those that nobody asked for.
 
 use crate::{
-    Code,
+    Code, Fate,
     source::{Sink, quote},
     value::{Member, Node, Object, Span, Spanned, Value},
 };
@@ -11,6 +11,12 @@ pub(crate) struct Fields<'t> {
     /// What the object is, for messages: "a server", "`mcp`".
     of: &'static str,
     asked: Vec<&'static str>,
+    /// What stands before the names in reports: `timeouts.`.
+    prefix: &'static str,
+    /// What became of fields, where it is more than that they were read.
+    fates: Vec<(&'static str, Fate)>,
+    /// What became of the members of a field.
+    inner: Vec<(String, Span, Fate)>,
 }
 
 impl<'t> Fields<'t> {
@@ -19,7 +25,57 @@ impl<'t> Fields<'t> {
             object,
             of,
             asked: Vec::new(),
+            prefix: "",
+            fates: Vec::new(),
+            inner: Vec::new(),
         }
+    }
+
+    /// The same, of an object that stands in a field of a server.
+    pub(crate) fn under(mut self, prefix: &'static str) -> Self {
+        self.prefix = prefix;
+        self
+    }
+
+    /// Says that a field is carried over under another name.
+    pub(crate) fn carried(&mut self, name: &'static str, to: &str) {
+        self.fate(name, Fate::Carried { to: to.to_owned() });
+    }
+
+    /// Says that a field is carried over in another form.
+    pub(crate) fn converted(&mut self, name: &'static str, to: &str, how: impl Into<String>) {
+        let (to, how) = (to.to_owned(), how.into());
+        self.fate(name, Fate::Converted { to, how });
+    }
+
+    /// Says that a field is not carried over.
+    pub(crate) fn dropped(&mut self, name: &'static str, why: impl Into<String>) {
+        self.fate(name, Fate::Dropped { why: why.into() });
+    }
+
+    /// Says that all members of a field are carried over in another form.
+    pub(crate) fn inner_converted(&mut self, name: &str, how: &str) {
+        for (path, _, fate) in &mut self.inner {
+            let of_field = path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+            if let Fate::Carried { to } = fate
+                && of_field
+            {
+                *fate = Fate::Converted {
+                    to: std::mem::take(to),
+                    how: how.to_owned(),
+                };
+            }
+        }
+    }
+
+    fn fate(&mut self, name: &'static str, fate: Fate) {
+        self.fates.retain(|(known, _)| *known != name);
+        self.fates.push((name, fate));
+    }
+
+    /// The object itself.
+    pub(crate) fn object(&self) -> &'t Object {
+        self.object
     }
 
     /// The same, of a value that must be an object; an error and `None` where it is not.
@@ -128,6 +184,29 @@ impl<'t> Fields<'t> {
         }
     }
 
+    /// A time in seconds, a fraction allowed, as milliseconds from 1 to `max`.
+    pub(crate) fn seconds(
+        &mut self,
+        name: &'static str,
+        max: u64,
+        sink: &mut Sink<'_>,
+    ) -> Option<Spanned<u64>> {
+        let member = self.take(name)?;
+        let span = member.value.span;
+        let Node::Number(text) = &member.value.node else {
+            let help = "write a number of seconds, without quotes";
+            wrong_type(name, "a number", &member.value, help, sink);
+            return None;
+        };
+        let value = milliseconds(text).filter(|value| (1..=max).contains(value));
+        if value.is_none() {
+            let message = format!("`{name}` is {}", quote(text));
+            let help = format!("write a number of seconds, above 0 and up to {}", max / 1_000);
+            sink.error(Code::BadValue, span, message, help);
+        }
+        value.map(|value| Spanned { value, span })
+    }
+
     /// A list of texts; numbers and booleans in it are taken as they were written.
     pub(crate) fn texts(&mut self, name: &'static str, sink: &mut Sink<'_>) -> Vec<Spanned<String>> {
         let Some(member) = self.take(name) else {
@@ -153,6 +232,11 @@ impl<'t> Fields<'t> {
 
     /// An object of texts; numbers and booleans in it are taken as they were written.
     pub(crate) fn pairs(&mut self, name: &'static str, sink: &mut Sink<'_>) -> Vec<Pair> {
+        self.pairs_as(name, name, sink)
+    }
+
+    /// The same of a field that the own format calls `to`.
+    pub(crate) fn pairs_as(&mut self, name: &'static str, to: &str, sink: &mut Sink<'_>) -> Vec<Pair> {
         let Some(member) = self.take(name) else {
             return Vec::new();
         };
@@ -164,6 +248,10 @@ impl<'t> Fields<'t> {
         let mut pairs = Vec::with_capacity(object.members.len());
         for Member { key, value } in &object.members {
             let whose = format!("{} in `{name}`", quote(&key.value));
+            if sink.is_tracing() {
+                let fate = Fate::carried(format!("{to}.{}", key.value));
+                self.inner.push((format!("{name}.{}", key.value), key.span, fate));
+            }
             pairs.extend(scalar(value, &whose, sink).map(|value| Pair {
                 name: key.clone(),
                 value,
@@ -175,7 +263,8 @@ impl<'t> Fields<'t> {
     /// A field whose meaning is known and which is not read.
     pub(crate) fn unsupported(&mut self, name: &'static str, why: &str, sink: &mut Sink<'_>) {
         if let Some(member) = self.take(name) {
-            let message = format!("`{name}` is not read by this version: {why}");
+            self.dropped(name, why);
+            let message = format!("`{name}` is not carried over: {why}");
             sink.warning(
                 Code::UnsupportedField,
                 member.key.span,
@@ -187,8 +276,22 @@ impl<'t> Fields<'t> {
 
     /// Reports each member that nobody asked for, with a near one that somebody did.
     pub(crate) fn finish(self, sink: &mut Sink<'_>) {
+        self.close(true, sink);
+    }
+
+    /// The same for the top of a file that a client keeps all its settings in: what is not about servers is no
+    /// mistake, so it is only told in the report of an import.
+    pub(crate) fn finish_settings(self, sink: &mut Sink<'_>) {
+        self.close(false, sink);
+    }
+
+    fn close(self, all_ours: bool, sink: &mut Sink<'_>) {
         for member in &self.object.members {
             if self.asked.iter().any(|name| *name == member.key.value) {
+                continue;
+            }
+            let near = near(&member.key.value, &self.asked);
+            if !all_ours && near.is_none() {
                 continue;
             }
             let message = format!(
@@ -196,13 +299,75 @@ impl<'t> Fields<'t> {
                 quote(&member.key.value),
                 self.of
             );
-            let help = match near(&member.key.value, &self.asked) {
+            let help = match near {
                 Some(name) => format!("did you mean `{name}`?"),
                 None => "take it out, or check its name in the documentation".to_owned(),
             };
             sink.warning(Code::UnknownField, member.key.span, message, help);
         }
+        if sink.is_tracing() {
+            self.tell(all_ours, sink);
+        }
     }
+
+    fn tell(self, all_ours: bool, sink: &mut Sink<'_>) {
+        for member in &self.object.members {
+            let key = &member.key;
+            let asked = self.asked.iter().any(|name| *name == key.value);
+            let path = format!("{}{}", self.prefix, key.value);
+            let said = self.fates.iter().find(|(name, _)| *name == key.value);
+            let fate = match said {
+                Some((_, fate)) => fate.clone(),
+                None if asked => Fate::Carried { to: path.clone() },
+                None if all_ours => Fate::dropped(format!("it is no field of {}", self.of)),
+                None => Fate::dropped("it is a setting of the client, and says nothing of its servers"),
+            };
+            let is_dropped = matches!(fate, Fate::Dropped { .. });
+            sink.field(&path, key.span, fate.clone());
+            if is_dropped {
+                tell_all(&path, &member.value, &fate, sink);
+            }
+        }
+        for (path, span, fate) in self.inner {
+            sink.field(&path, span, fate);
+        }
+    }
+}
+
+/// What became of a value became of all that is in it.
+pub(crate) fn tell_all(path: &str, value: &Value, fate: &Fate, sink: &mut Sink<'_>) {
+    match &value.node {
+        Node::Object(object) => {
+            for member in &object.members {
+                let path = format!("{path}.{}", member.key.value);
+                sink.field(&path, member.key.span, fate.clone());
+                tell_all(&path, &member.value, fate, sink);
+            }
+        }
+        Node::List(items) => {
+            for (item, place) in items.iter().zip(1..) {
+                if matches!(item.node, Node::Object(_) | Node::List(_)) {
+                    tell_all(&format!("{path}.{place}"), item, fate, sink);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A decimal number of seconds in milliseconds, cut to whole ones.
+fn milliseconds(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let fraction: String = fraction.chars().chain("000".chars()).take(3).collect();
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000)?
+        .checked_add(fraction.parse().ok()?)
 }
 
 /// A name and its value, each with its place.

@@ -21,9 +21,10 @@
 //! ]);
 //! ```
 //!
-//! Dialects, told apart by the document's shape: Portcullis' own (`mcp: {servers: […]}`, as YAML or JSON) and
-//! `mcpServers` (desktop clients). Each reads the same tree, whatever text it came from, into the same draft; a
-//! draft is judged by the rules of its [`Profile`].
+//! Each [`Dialect`], named or told from the document's shape, reads the same tree, whether its text is JSON, YAML or
+//! TOML, into the same draft; a draft is judged by the rules of its [`Profile`]. [`import`] writes a document of any
+//! dialect as one of Portcullis' own and says what became of each field, [`diff`] says what a reload has to do, and
+//! [`Excerpts`] shows the text that a [`Diagnostic`] is about, without the secrets in it.
 //!
 //! Deliberately absent: any process, network, clock or file access of its own (what it needs from outside comes
 //! through [`Environment`]); any async runtime; any knowledge of MCP messages or of policies.
@@ -31,10 +32,15 @@
 mod build;
 mod diagnostic;
 mod dialect;
+mod diff;
 mod document;
 mod draft;
+mod env_file;
 mod environment;
+mod excerpt;
+mod fate;
 mod fields;
+mod import;
 mod normalize;
 mod secrets;
 mod source;
@@ -43,8 +49,16 @@ mod template;
 mod value;
 
 pub use diagnostic::{ByteSpan, Code, Diagnostic, Severity};
+pub use dialect::{Dialect, UnknownDialect};
+pub use diff::{Diff, diff};
 pub use document::{Document, Options, Profile};
 pub use environment::{Environment, HostEnvironment, NoEnvironment};
+pub use excerpt::Excerpts;
+pub use fate::{Fate, FieldReport};
+pub use import::{Imported, ToSet, import};
 pub use normalize::{Normalized, Setting, Settings, normalize};
-pub use spec::{HttpSpec, Origin, Protocol, ServerSpec, StdioSpec, Timeouts, TransportSpec};
+pub use secrecy::SecretString;
+pub use spec::{
+    HttpSpec, Isolation, Limits, Origin, Protocol, ServerSpec, StdioSpec, Timeouts, TransportSpec,
+};
 pub use template::{ResolveError, Sources, Template};

@@ -1,14 +1,18 @@
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+};
 
-use portcullis_types::{Hash, ServerId, Tier};
+use portcullis_types::{AgentId, Hash, ServerId, Tier};
 
 use crate::{
-    Code, Diagnostic, Document, Environment, Options, Origin, Profile, ServerSpec, Severity,
+    Code, Diagnostic, Dialect, Document, Environment, FieldReport, Options, Origin, Profile, ServerSpec,
+    Severity,
     build::{Context, build, strict_range},
     dialect,
-    draft::{Draft, HubDraft},
+    draft::{Draft, DraftDocument, HubDraft},
     source::{Sink, Source, quote},
-    value::{Span, Spanned, is_json, json, yaml},
+    value::{self, Problem, Span, Spanned},
 };
 
 /// What came of the documents: the servers that can be used, and all that was found on the way.
@@ -21,6 +25,8 @@ pub struct Normalized {
     pub diagnostics: Vec<Diagnostic>,
     /// What the documents say for the hub as a whole.
     pub settings: Settings,
+    /// What became of each field, and where it stands; empty unless [`Options::trace`] asks for it.
+    pub fields: Vec<FieldReport>,
 }
 
 impl Normalized {
@@ -40,6 +46,8 @@ pub struct Settings {
     pub policies: Option<Setting<PathBuf>>,
     /// How freely agents may act.
     pub tier: Option<Setting<Tier>>,
+    /// The profile, in the policies' sense, of each agent that is named.
+    pub agents: Option<Setting<BTreeMap<AgentId, String>>>,
 }
 
 /// A setting, and where it was written.
@@ -53,8 +61,12 @@ pub struct Setting<T> {
 
 /// Turns documents into servers. Pure: what it needs from outside it asks `environment` for.
 ///
-/// All errors are reported at once. A server with an error is left out and the others stay. Where two servers
-/// have one id, the first stands.
+/// All errors are reported at once. A server with an error is left out and the others stay.
+///
+/// Documents are merged in their order. Where two servers have one id, the first stands; the second is an error,
+/// or a warning where it is just the same in another document. Where a later document has a server under another
+/// id that starts or reaches the very same thing, the first stands as well, with a warning: it is started once.
+/// Within one document two names for one thing are taken as meant, with a warning.
 #[must_use]
 pub fn normalize(documents: &[Document], options: &Options, environment: &dyn Environment) -> Normalized {
     let mut merge = Merge {
@@ -62,6 +74,7 @@ pub fn normalize(documents: &[Document], options: &Options, environment: &dyn En
         environment,
         normalized: Normalized::default(),
         seen: HashMap::new(),
+        launched: HashMap::new(),
         strict: 0,
     };
     for (document, index) in documents.iter().zip(0..) {
@@ -75,11 +88,14 @@ struct Merge<'a> {
     environment: &'a dyn Environment,
     normalized: Normalized,
     seen: HashMap<ServerId, Seen>,
+    /// What the enabled servers start or reach.
+    launched: HashMap<Hash, ServerId>,
     /// Servers of strict documents so far.
     strict: usize,
 }
 
 struct Seen {
+    display_name: String,
     document: usize,
     origin: Origin,
     fingerprint: Hash,
@@ -87,57 +103,30 @@ struct Seen {
 
 impl Merge<'_> {
     fn document(&mut self, index: usize, document: &Document) {
-        let (source, refusal) = read_text(document, self.options);
-        let mut sink = Sink::new(&source);
-        match refusal {
-            Some((code, span, message, help)) => sink.error(code, span, message, help),
-            None => self.text(index, &source, &mut sink),
+        let source = match read_text(document, self.options) {
+            Ok(source) => source,
+            Err(refused) => {
+                let (source, problem) = *refused;
+                let mut sink = Sink::new(&source);
+                sink.problem(problem);
+                self.normalized.diagnostics.extend(sink.finish());
+                return;
+            }
+        };
+        let mut sink = Sink::tracing(&source, self.options.trace);
+        if let Some((_, read)) = read_draft(document, &source, self.options, &mut sink) {
+            self.draft(index, document, read, &mut sink);
         }
+        self.normalized.fields.extend(sink.take_fields());
         self.normalized.diagnostics.extend(sink.finish());
     }
 
-    fn text(&mut self, index: usize, source: &Source, sink: &mut Sink<'_>) {
-        let parsed = match is_json(source) {
-            true => json::parse(source, self.options.max_depth),
-            false => yaml::parse(source, self.options.max_depth),
-        };
-        let root = match parsed {
-            Ok(Some(root)) => root,
-            Ok(None) => {
-                sink.error(
-                    Code::EmptyDocument,
-                    Span::default(),
-                    "there is nothing in the document",
-                    dialect::SHAPES,
-                );
-                return;
-            }
-            Err(problem) => {
-                sink.error(problem.code, problem.span, problem.message, problem.help);
-                return;
-            }
-        };
-        let Some(read) = dialect::read(&root, sink) else {
-            return;
-        };
-        let profile = read.profile.max(self.options.profile);
-        let context = Context {
-            options: self.options,
-            environment: self.environment,
-            profile,
-            egress: read.egress,
-            allowed_hosts: read
-                .hub
-                .allowed_hosts
-                .iter()
-                .map(|rule| rule.value.clone())
-                .collect(),
-            timeout: hub_timeout(&read.hub, profile, sink),
-        };
+    fn draft(&mut self, index: usize, document: &Document, read: DraftDocument, sink: &mut Sink<'_>) {
+        let context = Context::of(document, &read, self.options, self.environment, sink);
         self.settings(&read.hub, sink);
         for draft in &read.servers {
             if let Some(spec) = build(draft, &context, sink) {
-                sink.enter(Some(&draft.name.value));
+                sink.enter(Some(&draft.name));
                 self.server(index, draft, spec, context.profile, sink);
                 sink.enter(None);
             }
@@ -155,6 +144,13 @@ impl Merge<'_> {
         let fingerprint = spec.fingerprint();
         if let Some(seen) = self.seen.get(&spec.id) {
             duplicate(seen, document, fingerprint, draft, &spec, sink);
+            return;
+        }
+        let launch = spec.launch_fingerprint();
+        if spec.enabled
+            && let Some(seen) = self.launched.get(&launch).and_then(|id| self.seen.get(id))
+            && !same_launch(seen, document, draft, &spec, sink)
+        {
             return;
         }
         let strict = profile == Profile::Strict;
@@ -183,9 +179,13 @@ impl Merge<'_> {
             return;
         }
         self.strict += usize::from(strict);
+        if spec.enabled {
+            self.launched.entry(launch).or_insert_with(|| spec.id.clone());
+        }
         self.seen.insert(
             spec.id.clone(),
             Seen {
+                display_name: spec.display_name.clone(),
                 document,
                 origin: spec.origin.clone(),
                 fingerprint,
@@ -206,42 +206,94 @@ impl Merge<'_> {
         if let Some(tier) = hub.tier.clone() {
             set(&mut settings.tier, "tier", tier, sink);
         }
+        if let Some(agents) = hub.agents.clone() {
+            set(&mut settings.agents, "agents", agents, sink);
+        }
     }
 }
 
-/// The text without its byte order mark; where it is no text, an empty one and why.
-fn read_text(document: &Document, options: &Options) -> (Source, Option<(Code, Span, String, String)>) {
+impl<'a> Context<'a> {
+    /// What the document's servers are judged by.
+    pub(crate) fn of(
+        document: &Document,
+        read: &DraftDocument,
+        options: &'a Options,
+        environment: &'a dyn Environment,
+        sink: &mut Sink<'_>,
+    ) -> Self {
+        let profile = read.profile.max(options.profile);
+        Self {
+            options,
+            environment,
+            profile,
+            egress: read.egress,
+            allowed_hosts: read
+                .hub
+                .allowed_hosts
+                .iter()
+                .map(|rule| rule.value.clone())
+                .collect(),
+            timeout: hub_timeout(&read.hub, profile, sink),
+            plugin: document.plugin.clone().or_else(|| read.plugin.clone()),
+        }
+    }
+}
+
+/// From a text to the servers that it has, not yet judged.
+pub(crate) fn read_draft(
+    document: &Document,
+    source: &Source,
+    options: &Options,
+    sink: &mut Sink<'_>,
+) -> Option<(Dialect, DraftDocument)> {
+    match value::parse(source, options.max_depth) {
+        Ok(Some(root)) => dialect::read(&root, document.dialect, options, sink),
+        Ok(None) => {
+            let message = "there is nothing in the document";
+            sink.error(Code::EmptyDocument, Span::default(), message, dialect::SHAPES);
+            None
+        }
+        Err(problem) => {
+            sink.problem(problem);
+            None
+        }
+    }
+}
+
+/// The text without its byte order mark; where it is no text, as much of it as shows where, and why.
+pub(crate) fn read_text(document: &Document, options: &Options) -> Result<Source, Box<(Source, Problem)>> {
     const BOM: &[u8] = b"\xef\xbb\xbf";
     let (bytes, base) = match document.bytes.strip_prefix(BOM) {
         Some(rest) => (rest, BOM.len()),
         None => (document.bytes.as_slice(), 0),
     };
-    let empty = || Source::new(&document.name, String::new(), base);
     if bytes.len() > options.max_document_bytes {
-        let message = format!(
-            "the document has {} bytes, more than {}",
-            bytes.len(),
-            options.max_document_bytes
-        );
-        let help = "check that this is the right file, or split it";
-        return (
-            empty(),
-            Some((Code::TooLarge, Span::default(), message, help.to_owned())),
-        );
+        let problem = Problem {
+            code: Code::TooLarge,
+            span: Span::default(),
+            message: format!(
+                "the document has {} bytes, more than {}",
+                bytes.len(),
+                options.max_document_bytes
+            ),
+            help: "check that this is the right file, or split it".to_owned(),
+        };
+        let source = Source::new(&document.name, String::new(), base);
+        return Err(Box::new((source, problem)));
     }
     match str::from_utf8(bytes) {
-        Ok(text) => (Source::new(&document.name, text.to_owned(), base), None),
+        Ok(text) => Ok(Source::new(&document.name, text.to_owned(), base)),
         Err(error) => {
             let at = error.valid_up_to();
             // The text before the bad byte is enough to find its line.
             let before = String::from_utf8_lossy(bytes.get(..at).unwrap_or_default()).into_owned();
-            let message = "the document is not UTF-8".to_owned();
-            let help = "save it as UTF-8; a file that starts with FF FE or FE FF is UTF-16".to_owned();
-            let span = Span { start: at, end: at };
-            (
-                Source::new(&document.name, before, base),
-                Some((Code::NotUtf8, span, message, help)),
-            )
+            let problem = Problem {
+                code: Code::NotUtf8,
+                span: Span { start: at, end: at },
+                message: "the document is not UTF-8".to_owned(),
+                help: "save it as UTF-8; a file that starts with FF FE or FE FF is UTF-16".to_owned(),
+            };
+            Err(Box::new((Source::new(&document.name, before, base), problem)))
         }
     }
 }
@@ -262,12 +314,7 @@ fn duplicate(
     sink: &mut Sink<'_>,
 ) {
     let span = draft.name.span;
-    let Origin { file, line } = &seen.origin;
-    let place = if seen.document == document {
-        format!("on line {line}")
-    } else {
-        format!("in {}, line {line}", quote(file))
-    };
+    let place = seen.place(document);
     let name = quote(&spec.display_name);
     if seen.document != document && seen.fingerprint == fingerprint {
         let message = format!("the server {name} stands {place} as well, just the same: it is started once");
@@ -286,12 +333,48 @@ fn duplicate(
     );
 }
 
+/// Whether a server that starts or reaches the same as one before it stays.
+fn same_launch(seen: &Seen, document: usize, draft: &Draft, spec: &ServerSpec, sink: &mut Sink<'_>) -> bool {
+    let (first, second) = (quote(&seen.display_name), quote(&spec.display_name));
+    let place = seen.place(document);
+    let stays = seen.document == document;
+    let (what, help) = if stays {
+        (
+            format!(
+                "it is started twice (lines {} and {})",
+                seen.origin.line, spec.origin.line
+            ),
+            "take one of the two out, unless two are meant",
+        )
+    } else {
+        (
+            format!("it is started once, as {first}"),
+            "take it out of one of the two; policies name it by the id of the first",
+        )
+    };
+    let message = format!("the server {second} is the same as {first} {place}: {what}");
+    sink.warning(Code::SameServer, draft.name.span, message, help);
+    stays
+}
+
+impl Seen {
+    fn place(&self, document: usize) -> String {
+        let Origin { file, line, .. } = &self.origin;
+        if self.document == document {
+            format!("on line {line}")
+        } else {
+            format!("in {}, line {line}", quote(file))
+        }
+    }
+}
+
 fn set<T: PartialEq>(setting: &mut Option<Setting<T>>, name: &str, given: Spanned<T>, sink: &mut Sink<'_>) {
     match setting {
         None => {
             let origin = Origin {
                 file: sink.source().file.clone(),
                 line: sink.source().line(given.span),
+                plugin: None,
             };
             *setting = Some(Setting {
                 value: given.value,
@@ -300,7 +383,7 @@ fn set<T: PartialEq>(setting: &mut Option<Setting<T>>, name: &str, given: Spanne
         }
         Some(first) if first.value == given.value => {}
         Some(first) => {
-            let Origin { file, line } = &first.origin;
+            let Origin { file, line, .. } = &first.origin;
             let message = format!(
                 "`{name}` has another value in {}, line {line}, and that one counts",
                 quote(file)

@@ -1,4 +1,10 @@
-use crate::{Code, Diagnostic, Severity, diagnostic::ByteSpan, value::Span};
+use std::collections::HashMap;
+
+use crate::{
+    Code, Diagnostic, Fate, FieldReport, Severity,
+    diagnostic::ByteSpan,
+    value::{Problem, Span, Spanned},
+};
 
 /// Most findings of one document that are kept; a hostile document could otherwise make a list far larger than
 /// itself.
@@ -38,6 +44,15 @@ impl Source {
             .char_of(&self.text, offset)
             .saturating_sub(self.chars.char_of(&self.text, start));
         (line, column + 1)
+    }
+
+    /// A diagnostic's span in the text without its byte order mark.
+    pub(crate) fn own(&self, span: ByteSpan) -> Span {
+        let start = span.offset_bytes.saturating_sub(self.base).min(self.text.len());
+        Span {
+            start,
+            end: start + span.length_bytes,
+        }
     }
 
     pub(crate) fn line(&self, span: Span) -> usize {
@@ -85,12 +100,23 @@ impl CharIndex {
     }
 }
 
+/// What was done to a field after it had been read.
+pub(crate) struct Change {
+    /// The server's name in the document.
+    pub(crate) server: String,
+    /// The field of the own format.
+    pub(crate) to: String,
+    pub(crate) how: &'static str,
+}
+
 /// Collects the findings of one document.
 pub(crate) struct Sink<'s> {
     source: &'s Source,
     diagnostics: Vec<Diagnostic>,
     errors: usize,
-    server: Option<String>,
+    server: Option<Spanned<String>>,
+    fields: Option<Vec<FieldReport>>,
+    changes: Vec<Change>,
 }
 
 impl<'s> Sink<'s> {
@@ -100,6 +126,16 @@ impl<'s> Sink<'s> {
             diagnostics: Vec::new(),
             errors: 0,
             server: None,
+            fields: None,
+            changes: Vec::new(),
+        }
+    }
+
+    /// The same, which also keeps what became of each field.
+    pub(crate) fn tracing(source: &'s Source, trace: bool) -> Self {
+        Self {
+            fields: trace.then(Vec::new),
+            ..Self::new(source)
         }
     }
 
@@ -108,8 +144,46 @@ impl<'s> Sink<'s> {
     }
 
     /// Says which server the findings that follow stand in.
-    pub(crate) fn enter(&mut self, server: Option<&str>) {
-        self.server = server.map(str::to_owned);
+    pub(crate) fn enter(&mut self, server: Option<&Spanned<String>>) {
+        self.server = server.cloned();
+    }
+
+    /// Whether anybody wants to know what became of the fields.
+    pub(crate) fn is_tracing(&self) -> bool {
+        self.fields.is_some()
+    }
+
+    /// Says what became of a field.
+    pub(crate) fn field(&mut self, path: &str, span: Span, fate: Fate) {
+        let Some(fields) = &mut self.fields else { return };
+        let (line, column) = self.source.position(span.start);
+        fields.push(FieldReport {
+            server: self.server.as_ref().map(|server| server.value.clone()),
+            server_line: self
+                .server
+                .as_ref()
+                .map_or(0, |server| self.source.line(server.span)),
+            field: path.chars().flat_map(visible).collect(),
+            file: self.source.file.clone(),
+            line,
+            column,
+            fate,
+        });
+    }
+
+    /// Says that a field was changed after it had been read.
+    pub(crate) fn change(&mut self, change: Change) {
+        if self.is_tracing() {
+            self.changes.push(change);
+        }
+    }
+
+    /// Takes what was said of the fields, in the order of the text.
+    pub(crate) fn take_fields(&mut self) -> Vec<FieldReport> {
+        let mut fields = self.fields.take().unwrap_or_default();
+        apply(&self.changes, &mut fields);
+        fields.sort_by_key(|field| (field.line, field.column));
+        fields
     }
 
     /// How many errors there were so far: whoever reads a server compares before and after.
@@ -126,6 +200,11 @@ impl<'s> Sink<'s> {
     ) {
         self.errors += 1;
         self.push(Severity::Error, code, span, message.into(), help.into());
+    }
+
+    /// An error that a text could not become a tree.
+    pub(crate) fn problem(&mut self, problem: Problem) {
+        self.error(problem.code, problem.span, problem.message, problem.help);
     }
 
     pub(crate) fn warning(
@@ -178,7 +257,7 @@ impl<'s> Sink<'s> {
             length_bytes: span.end.saturating_sub(span.start),
         };
         let file = self.source.file.clone();
-        let server = self.server.clone();
+        let server = self.server.as_ref().map(|server| server.value.clone());
         self.diagnostics.push(Diagnostic {
             severity,
             code,
@@ -193,6 +272,36 @@ impl<'s> Sink<'s> {
     }
 }
 
+/// Adds to the fields' fates what was done to them after they had been read.
+pub(crate) fn apply(changes: &[Change], fields: &mut [FieldReport]) {
+    let mut known: HashMap<(&str, &str), Vec<&'static str>> = HashMap::new();
+    for change in changes {
+        let hows = known.entry((&change.server, &change.to)).or_default();
+        if !hows.contains(&change.how) {
+            hows.push(change.how);
+        }
+    }
+    for field in fields {
+        let Some(server) = &field.server else { continue };
+        let (to, before) = match &field.fate {
+            Fate::Carried { to } => (to, None),
+            Fate::Converted { to, how } => (to, Some(how.as_str())),
+            Fate::Dropped { .. } => continue,
+        };
+        // A field that becomes several is changed when one of these is.
+        let hows: Vec<_> = to
+            .split(", ")
+            .filter_map(|to| known.get(&(server.as_str(), to)))
+            .flatten()
+            .copied()
+            .collect();
+        if !hows.is_empty() {
+            let how = before.into_iter().chain(hows).collect::<Vec<_>>().join("; ");
+            field.fate = Fate::Converted { to: to.clone(), how };
+        }
+    }
+}
+
 /// What a user wrote, in backticks: control characters escaped, and cut where it is long.
 pub(crate) fn quote(text: &str) -> String {
     const MAX: usize = 80;
@@ -203,11 +312,13 @@ pub(crate) fn quote(text: &str) -> String {
     format!("`{quoted}`")
 }
 
+/// Format characters such as U+202E would turn the rest of a terminal's line around.
+pub(crate) fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 fn visible(c: char) -> Vec<char> {
-    // Format characters such as U+202E would turn the rest of a terminal's line around.
-    let hidden =
-        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    if c.is_control() || hidden {
+    if c.is_control() || is_hidden(c) {
         c.escape_default().collect()
     } else {
         vec![c]

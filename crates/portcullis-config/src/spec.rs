@@ -1,5 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     path::PathBuf,
     time::Duration,
 };
@@ -7,7 +8,7 @@ use std::{
 use portcullis_types::{EgressRule, Hash, ServerId};
 use url::Url;
 
-use crate::Template;
+use crate::{Profile, Template};
 
 /// One MCP server, whatever dialect it was written in: all that the supervisor needs to start or reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,13 @@ pub struct ServerSpec {
     pub disabled_tools: BTreeSet<String>,
     /// Raw names of tools that always ask (the floor).
     pub disabled_auto_approve_tools: BTreeSet<String>,
+    /// Who shares its connection.
+    pub isolation: Isolation,
+    /// How much of it there may be.
+    pub limits: Limits,
+    /// The rules that it was judged by. With more tools than the limit, a strict server's connection fails, and of
+    /// a desktop one the first tools stay.
+    pub profile: Profile,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -59,7 +67,9 @@ pub struct StdioSpec {
 }
 
 /// A streamable HTTP endpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `Debug` shows the url as [`shown_url`](Self::shown_url) does.
+#[derive(Clone, PartialEq, Eq)]
 pub struct HttpSpec {
     /// `http` or `https`.
     pub url: Url,
@@ -67,6 +77,47 @@ pub struct HttpSpec {
     pub headers: BTreeMap<String, Template>,
     /// Where it may connect. The guarded client refuses everything else.
     pub egress: Vec<EgressRule>,
+}
+
+impl HttpSpec {
+    /// The url as it may be shown: values of its query, and parts of its path that look like a secret, are left
+    /// out.
+    #[must_use]
+    pub fn shown_url(&self) -> String {
+        let mut shown = self.url.origin().ascii_serialization();
+        for part in self.url.path().split('/').skip(1) {
+            shown.push('/');
+            shown.push_str(if crate::secrets::looks_secret(part) {
+                "…"
+            } else {
+                part
+            });
+        }
+        for ((name, _), separator) in self
+            .url
+            .query_pairs()
+            .zip(std::iter::once('?').chain(std::iter::repeat('&')))
+        {
+            shown.push(separator);
+            shown.push_str(if crate::secrets::looks_secret(&name) {
+                "…"
+            } else {
+                &name
+            });
+            shown.push_str("=…");
+        }
+        shown
+    }
+}
+
+impl fmt::Debug for HttpSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpSpec")
+            .field("url", &self.shown_url())
+            .field("headers", &self.headers)
+            .field("egress", &self.egress)
+            .finish()
+    }
 }
 
 /// Deadlines of one server.
@@ -116,6 +167,37 @@ pub enum Protocol {
     Initialize,
 }
 
+/// Who shares a server's connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// All sessions of the hub.
+    #[default]
+    Shared,
+    /// Nobody: each session has its own.
+    PerSession,
+}
+
+/// How much of a server there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls at one time.
+    pub calls_in_flight: u32,
+    /// Calls that wait for their turn; the next is refused as busy.
+    pub calls_waiting: u32,
+    /// Tools that it may list.
+    pub tools: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            calls_in_flight: 64,
+            calls_waiting: 1_024,
+            tools: 256,
+        }
+    }
+}
+
 /// Where a server was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin {
@@ -123,6 +205,8 @@ pub struct Origin {
     pub file: String,
     /// The entry's first line, counted from 1; 0 where a host gave it in code.
     pub line: usize,
+    /// The plugin that declares it, where one does.
+    pub plugin: Option<String>,
 }
 
 impl ServerSpec {
@@ -130,51 +214,76 @@ impl ServerSpec {
     /// need no restart. Where it was written and what is said for people do not count.
     #[must_use]
     pub fn fingerprint(&self) -> Hash {
-        let mut hasher = blake3::Hasher::new();
-        let mut field = |name: &str, value: &str| {
-            // Lengths keep two fields from running into each other.
-            hasher.update(format!("{name}:{}:{value};", value.len()).as_bytes());
-        };
-        field("id", self.id.as_str());
-        match &self.transport {
+        let mut canonical = Canonical::default();
+        canonical.field("id", self.id.as_str());
+        canonical.transport(&self.transport);
+        canonical.field("timeouts", &format!("{:?}", self.timeouts));
+        canonical.field("protocol", &format!("{:?}", self.protocol));
+        canonical.field("enabled", &self.enabled.to_string());
+        for tool in &self.disabled_tools {
+            canonical.field("disabled-tool", tool);
+        }
+        for tool in &self.disabled_auto_approve_tools {
+            canonical.field("disabled-auto-approve", tool);
+        }
+        canonical.field("isolation", &format!("{:?}", self.isolation));
+        canonical.field("limits", &format!("{:?}", self.limits));
+        canonical.field("profile", &format!("{:?}", self.profile));
+        canonical.finish()
+    }
+
+    /// blake3 over what is started or reached alone: two specs of one launch fingerprint are the same server,
+    /// whatever they are called.
+    #[must_use]
+    pub fn launch_fingerprint(&self) -> Hash {
+        let mut canonical = Canonical::default();
+        canonical.transport(&self.transport);
+        canonical.finish()
+    }
+}
+
+#[derive(Default)]
+struct Canonical(blake3::Hasher);
+
+impl Canonical {
+    /// Lengths keep two fields from running into each other.
+    fn field(&mut self, name: &str, value: &str) {
+        self.0
+            .update(format!("{name}:{}:{value};", value.len()).as_bytes());
+    }
+
+    fn transport(&mut self, transport: &TransportSpec) {
+        match transport {
             TransportSpec::Stdio(stdio) => {
-                field("program", &stdio.program.to_string_lossy());
-                stdio.args.iter().for_each(|arg| field("arg", arg.source()));
-                stdio.env.iter().for_each(|(name, value)| {
-                    field("env-name", name);
-                    field("env-value", value.source());
-                });
-                stdio.inherit_env.iter().for_each(|name| field("inherit", name));
-                field(
-                    "cwd",
-                    &stdio
-                        .cwd
-                        .as_ref()
-                        .map(|cwd| cwd.to_string_lossy().into_owned())
-                        .unwrap_or_default(),
-                );
+                self.field("program", &stdio.program.to_string_lossy());
+                for arg in &stdio.args {
+                    self.field("arg", arg.source());
+                }
+                for (name, value) in &stdio.env {
+                    self.field("env-name", name);
+                    self.field("env-value", value.source());
+                }
+                for name in &stdio.inherit_env {
+                    self.field("inherit", name);
+                }
+                let cwd = stdio.cwd.as_ref().map(|cwd| cwd.to_string_lossy());
+                self.field("cwd", &cwd.unwrap_or_default());
             }
             TransportSpec::Http(http) => {
-                field("url", http.url.as_str());
-                http.headers.iter().for_each(|(name, value)| {
-                    field("header-name", name);
-                    field("header-value", value.source());
-                });
-                http.egress
-                    .iter()
-                    .for_each(|rule| field("egress", &rule.to_string()));
+                self.field("url", http.url.as_str());
+                for (name, value) in &http.headers {
+                    self.field("header-name", name);
+                    self.field("header-value", value.source());
+                }
+                for rule in &http.egress {
+                    self.field("egress", &rule.to_string());
+                }
             }
         }
-        field("timeouts", &format!("{:?}", self.timeouts));
-        field("protocol", &format!("{:?}", self.protocol));
-        field("enabled", &self.enabled.to_string());
-        self.disabled_tools
-            .iter()
-            .for_each(|tool| field("disabled-tool", tool));
-        self.disabled_auto_approve_tools
-            .iter()
-            .for_each(|tool| field("disabled-auto-approve", tool));
-        Hash::from_bytes(*hasher.finalize().as_bytes())
+    }
+
+    fn finish(self) -> Hash {
+        Hash::from_bytes(*self.0.finalize().as_bytes())
     }
 }
 
@@ -199,6 +308,9 @@ mod tests {
             enabled: true,
             disabled_tools: BTreeSet::new(),
             disabled_auto_approve_tools: BTreeSet::new(),
+            isolation: Isolation::default(),
+            limits: Limits::default(),
+            profile: Profile::default(),
             origin: Origin::default(),
         }
     }
@@ -231,6 +343,9 @@ mod tests {
             with(|s| s.enabled = false),
             with(|s| s.disabled_tools = BTreeSet::from(["t".to_owned()])),
             with(|s| s.disabled_auto_approve_tools = BTreeSet::from(["t".to_owned()])),
+            with(|s| s.isolation = Isolation::PerSession),
+            with(|s| s.limits.tools = 1),
+            with(|s| s.profile = Profile::Strict),
         ];
         let distinct: BTreeSet<_> = all.iter().map(ServerSpec::fingerprint).collect();
         assert_eq!(distinct.len(), all.len());
@@ -242,9 +357,27 @@ mod tests {
         moved.origin = Origin {
             file: "x".to_owned(),
             line: 7,
+            plugin: Some("p".to_owned()),
         };
         moved.description = Some("d".to_owned());
         moved.display_name = "A".to_owned();
         assert_eq!(moved.fingerprint(), spec().fingerprint());
+        moved.id = "b".parse().unwrap();
+        moved.disabled_tools = BTreeSet::from(["t".to_owned()]);
+        assert_ne!(moved.fingerprint(), spec().fingerprint());
+        assert_eq!(moved.launch_fingerprint(), spec().launch_fingerprint());
+    }
+
+    #[test]
+    fn no_secret_of_a_url_is_shown() {
+        let http = HttpSpec {
+            url: "https://example.com/s/9f8e7d6c5b4a39281706f5e4d3c2b1a0/mcp?apiKey=canary&team=canary"
+                .parse()
+                .unwrap(),
+            headers: BTreeMap::new(),
+            egress: Vec::new(),
+        };
+        assert_eq!(http.shown_url(), "https://example.com/s/…/mcp?apiKey=…&team=…");
+        assert!(!format!("{http:?}").contains("canary"));
     }
 }

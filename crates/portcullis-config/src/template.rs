@@ -1,7 +1,9 @@
 use std::fmt;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
+
+use crate::env_file;
 
 /// What references are resolved against. The caller decides what there is to see.
 pub trait Sources {
@@ -10,6 +12,13 @@ pub trait Sources {
 
     /// The text of a file, for `${file:/path}`; `None` where it cannot be read.
     fn file(&self, path: &str) -> Option<String>;
+
+    /// A secret of the system's keyring, for `${keyring:service/account}`; `None` where there is none, or no
+    /// keyring.
+    fn keyring(&self, service: &str, account: &str) -> Option<SecretString> {
+        let _ = (service, account);
+        None
+    }
 }
 
 /// A reference that has no value. Names the reference, never a value.
@@ -21,9 +30,21 @@ pub enum ResolveError {
     /// `${file:/path}`, and the file cannot be read.
     #[error("the file `{0}` cannot be read")]
     File(String),
+    /// `${keyring:service/account}`, and the keyring has no such entry, or there is no keyring.
+    #[error("the keyring has no entry `{0}`, or cannot be read")]
+    Keyring(String),
+    /// `envFile`, and the file no longer sets the variable.
+    #[error("the file `{path}` does not set `{name}`")]
+    EnvFile {
+        /// The file.
+        path: String,
+        /// The variable.
+        name: String,
+    },
     /// A reference of a kind that is not supported.
     #[error(
-        "the reference `{0}` is of no kind that is resolved here: use `${{env:NAME}}` or `${{file:/path}}`"
+        "the reference `{0}` is of no kind that is resolved here: use `${{env:NAME}}`, `${{file:/path}}` or \
+         `${{keyring:service/account}}`"
     )]
     Kind(String),
 }
@@ -43,11 +64,13 @@ enum Part {
     Literal(String),
     Variable { name: String, default: Option<String> },
     File(String),
+    Keyring { service: String, account: String },
+    EnvFile { path: String, name: String },
     Unknown(String),
 }
 
 impl Template {
-    /// Reads `${env:X}`, `${X}`, `${X:-default}`, `${file:/path}`. Anything else in `${…}` is a reference that
+    /// Reads `${env:X}`, `${X}`, `${X:-default}`, `${file:/path}`, `${keyring:service/account}`. Anything else in `${…}` is a reference that
     /// will not resolve; a `$` without a brace is text, and so is an unclosed `${`.
     #[must_use]
     pub fn parse(source: &str) -> Self {
@@ -81,6 +104,19 @@ impl Template {
         }
     }
 
+    /// The value that a file of `NAME=value` lines has for a variable. Read when the server starts, as all
+    /// references are.
+    #[must_use]
+    pub fn env_file(path: &str, name: &str) -> Self {
+        Self {
+            source: format!("${{envFile:{path}#{name}}}"),
+            parts: vec![Part::EnvFile {
+                path: path.to_owned(),
+                name: name.to_owned(),
+            }],
+        }
+    }
+
     /// The text as it was written. It may hold a literal secret: never print it.
     #[must_use]
     pub fn source(&self) -> &str {
@@ -91,6 +127,22 @@ impl Template {
     #[must_use]
     pub fn has_references(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Literal(_)))
+    }
+
+    /// Whether a literal part of it, or the default of a reference, is such.
+    pub(crate) fn any_literal(&self, is: impl Fn(&str) -> bool) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Literal(text) => is(text),
+            Part::Variable { default, .. } => default.as_deref().is_some_and(&is),
+            _ => false,
+        })
+    }
+
+    /// Whether a reference in it has a default that says something.
+    pub(crate) fn has_defaults(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Variable { default: Some(default), .. } if !default.is_empty()))
     }
 
     /// The names of the variables that it refers to, those with a default included.
@@ -109,23 +161,21 @@ impl Template {
         })
     }
 
+    /// The keyring entries that it refers to, as `service/account`.
+    pub fn keyring_entries(&self) -> impl Iterator<Item = String> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Keyring { service, account } => Some(format!("{service}/{account}")),
+            _ => None,
+        })
+    }
+
     /// Every reference that has no value, where [`resolve`](Self::resolve) stops at the first.
     #[must_use]
     pub fn unresolved(&self, sources: &dyn Sources) -> Vec<ResolveError> {
-        let missing = self.parts.iter().filter_map(|part| match part {
-            Part::Literal(_) => None,
-            Part::Variable { default: Some(_), .. } => None,
-            Part::Variable { name, default: None } => sources
-                .variable(name)
-                .is_none()
-                .then(|| ResolveError::Variable(name.clone())),
-            Part::File(path) => sources
-                .file(path)
-                .is_none()
-                .then(|| ResolveError::File(path.clone())),
-            Part::Unknown(reference) => Some(ResolveError::Kind(reference.clone())),
-        });
-        missing.collect()
+        self.parts
+            .iter()
+            .filter_map(|part| part.append(sources, &mut String::new()).err())
+            .collect()
     }
 
     /// The text with each reference replaced by its value.
@@ -135,30 +185,61 @@ impl Template {
     pub fn resolve(&self, sources: &dyn Sources) -> Result<SecretString, ResolveError> {
         let mut text = String::new();
         for part in &self.parts {
-            match part {
-                Part::Literal(literal) => text.push_str(literal),
-                Part::Variable { name, default } => {
-                    let value = sources.variable(name).or_else(|| default.clone());
-                    text.push_str(&value.ok_or_else(|| ResolveError::Variable(name.clone()))?);
-                }
-                Part::File(path) => {
-                    let value = sources
-                        .file(path)
-                        .ok_or_else(|| ResolveError::File(path.clone()))?;
-                    // A file made with an editor ends in a newline that is not part of the secret.
-                    text.push_str(value.trim_end_matches(['\r', '\n']));
-                }
-                Part::Unknown(reference) => return Err(ResolveError::Kind(reference.clone())),
-            }
+            part.append(sources, &mut text)?;
         }
         Ok(SecretString::from(text))
     }
 }
 
 impl Part {
+    fn append(&self, sources: &dyn Sources, text: &mut String) -> Result<(), ResolveError> {
+        match self {
+            Self::Literal(literal) => text.push_str(literal),
+            Self::Variable { name, default } => {
+                let value = sources.variable(name).or_else(|| default.clone());
+                text.push_str(&value.ok_or_else(|| ResolveError::Variable(name.clone()))?);
+            }
+            Self::File(path) => {
+                let value = sources
+                    .file(path)
+                    .ok_or_else(|| ResolveError::File(path.clone()))?;
+                // A file made with an editor ends in a newline that is not part of the secret.
+                text.push_str(value.trim_end_matches(['\r', '\n']));
+            }
+            Self::Keyring { service, account } => {
+                let value = sources
+                    .keyring(service, account)
+                    .ok_or_else(|| ResolveError::Keyring(format!("{service}/{account}")))?;
+                text.push_str(value.expose_secret());
+            }
+            Self::EnvFile { path, name } => {
+                let file = sources
+                    .file(path)
+                    .ok_or_else(|| ResolveError::File(path.clone()))?;
+                let value = env_file::values(&file).remove(name);
+                text.push_str(&value.ok_or_else(|| ResolveError::EnvFile {
+                    path: path.clone(),
+                    name: name.clone(),
+                })?);
+            }
+            Self::Unknown(reference) => return Err(ResolveError::Kind(reference.clone())),
+        }
+        Ok(())
+    }
+
     fn reference(inside: &str) -> Self {
         if let Some(path) = inside.strip_prefix("file:") {
             return Self::File(path.to_owned());
+        }
+        if let Some((service, account)) = inside
+            .strip_prefix("keyring:")
+            .and_then(|entry| entry.split_once('/'))
+            .filter(|(service, account)| !service.is_empty() && !account.is_empty())
+        {
+            return Self::Keyring {
+                service: service.to_owned(),
+                account: account.to_owned(),
+            };
         }
         let body = inside.strip_prefix("env:").unwrap_or(inside);
         let (name, default) = match body.split_once(":-") {
@@ -190,8 +271,6 @@ impl fmt::Debug for Template {
 
 #[cfg(test)]
 mod tests {
-    use secrecy::ExposeSecret;
-
     use super::*;
 
     struct Known;
@@ -202,7 +281,15 @@ mod tests {
         }
 
         fn file(&self, path: &str) -> Option<String> {
-            (path == "/f").then(|| "text\r\n".to_owned())
+            match path {
+                "/f" => Some("text\r\n".to_owned()),
+                "/vars" => Some("A=1\nexport B=\"two\"\n".to_owned()),
+                _ => None,
+            }
+        }
+
+        fn keyring(&self, service: &str, account: &str) -> Option<SecretString> {
+            (service == "git.example" && account == "ada/work").then(|| SecretString::from("ring"))
         }
     }
 
@@ -218,6 +305,10 @@ mod tests {
             ("${unclosed", Some("${unclosed")),
             ("${Y}", None),
             ("${file:/g}", None),
+            ("${keyring:git.example/ada/work}", Some("ring")),
+            ("${keyring:git.example/other}", None),
+            ("${keyring:nothing}", None),
+            ("${keyring:/a}", None),
             ("${input:x}", None),
             ("${}", None),
             ("${1X}", None),
@@ -237,6 +328,17 @@ mod tests {
             assert_eq!(template.source(), source);
         }
         assert!(!Template::literal("${X}").has_references());
+        let of_file = |path, name| Template::env_file(path, name).resolve(&Known);
+        assert_eq!(of_file("/vars", "B").unwrap().expose_secret(), "two");
+        assert_eq!(
+            of_file("/gone", "B").unwrap_err(),
+            ResolveError::File("/gone".to_owned())
+        );
+        let unset = ResolveError::EnvFile {
+            path: "/vars".to_owned(),
+            name: "C".to_owned(),
+        };
+        assert_eq!(of_file("/vars", "C").unwrap_err(), unset);
     }
 
     #[test]
@@ -248,11 +350,7 @@ mod tests {
             .map(ToString::to_string)
             .collect();
         assert_eq!(missing.len(), 3, "{missing:?}");
-        assert!(
-            missing[0].contains("`A`")
-                && missing[1].contains("`/g`")
-                && missing[2].contains("`${keyring:a/b}`")
-        );
+        assert!(missing[0].contains("`A`") && missing[1].contains("`/g`") && missing[2].contains("`a/b`"));
         assert_eq!(template.variables().collect::<Vec<_>>(), ["X", "A", "B"]);
         assert_eq!(template.files().collect::<Vec<_>>(), ["/g"]);
         assert!(!format!("{:?} {:?}", template, Template::literal("canary")).contains("canary"));

@@ -8,6 +8,7 @@ use crate::{
 };
 
 pub(crate) mod json;
+pub(crate) mod toml;
 pub(crate) mod yaml;
 
 /// A stretch of the text, in bytes; `start <= end`.
@@ -142,16 +143,66 @@ impl ObjectBuilder {
     }
 }
 
-/// Whether a document is JSON: its name says so, or else its first character.
-pub(crate) fn is_json(source: &Source) -> bool {
-    let extension = source
-        .file
-        .rsplit_once('.')
-        .map(|(_, extension)| extension.to_ascii_lowercase());
-    match extension.as_deref() {
-        Some("json" | "jsonc" | "json5") => true,
-        Some("yaml" | "yml") => false,
-        _ => source.text.trim_start().starts_with(['{', '[', '/']),
+/// How a document is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Notation {
+    Json,
+    Yaml,
+    Toml,
+}
+
+impl Notation {
+    /// The name's extension says so, or else the first characters.
+    pub(crate) fn of(source: &Source) -> Self {
+        let extension = source
+            .file
+            .rsplit_once('.')
+            .map(|(_, extension)| extension.to_ascii_lowercase());
+        match extension.as_deref() {
+            Some("json" | "jsonc" | "json5") => Self::Json,
+            Some("yaml" | "yml") => Self::Yaml,
+            Some("toml") => Self::Toml,
+            _ if looks_like_toml(&source.text) => Self::Toml,
+            _ if source.text.trim_start().starts_with(['{', '[', '/']) => Self::Json,
+            _ => Self::Yaml,
+        }
+    }
+}
+
+/// Reads a text into the tree, whatever way it is written in.
+pub(crate) fn parse(source: &Source, max_depth: usize) -> Result<Option<Value>, Problem> {
+    match Notation::of(source) {
+        Notation::Json => json::parse(source, max_depth),
+        Notation::Yaml => yaml::parse(source, max_depth),
+        Notation::Toml => toml::parse(source, max_depth),
+    }
+}
+
+/// Whether the first line that says something is a table's name in brackets, or `name = value`.
+fn looks_like_toml(text: &str) -> bool {
+    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '"');
+    let first = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with('#'));
+    let Some(line) = first else { return false };
+    match line.strip_prefix('[') {
+        Some(rest) => {
+            let rest = rest.strip_prefix('[').unwrap_or(rest);
+            let name = rest.split(']').next().unwrap_or_default();
+            // `["a"]` and `[1]` are lists.
+            name.starts_with(|c: char| c.is_ascii_alphabetic())
+                && name.chars().all(bare)
+                && rest.len() > name.len()
+        }
+        None => line.split_once('=').is_some_and(|(name, value)| {
+            let name = name.trim();
+            !name.is_empty()
+                && name.chars().all(bare)
+                && value.trim_start().starts_with(|c: char| {
+                    c.is_ascii_digit() || matches!(c, '"' | '\'' | '[' | '{' | 't' | 'f' | '-')
+                })
+        }),
     }
 }
 

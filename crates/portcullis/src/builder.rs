@@ -176,6 +176,7 @@ impl HubBuilder {
             mut specs,
             diagnostics,
             settings,
+            ..
         } = normalize(&self.documents, &self.options, environment.as_ref());
         let from_documents = !self.documents.is_empty();
         specs.extend(self.servers);
@@ -238,5 +239,9 @@ impl portcullis_config::Sources for SharedEnvironment {
 
     fn file(&self, path: &str) -> Option<String> {
         self.0.file(path)
+    }
+
+    fn keyring(&self, service: &str, account: &str) -> Option<portcullis_config::SecretString> {
+        self.0.keyring(service, account)
     }
 }

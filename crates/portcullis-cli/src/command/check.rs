@@ -1,16 +1,30 @@
+use std::{collections::HashMap, path::PathBuf};
+
+use clap::Args;
 use portcullis::{
     Diagnostic, ServerSpec,
-    config::{HostEnvironment, Options, TransportSpec, normalize},
-    read_documents,
+    config::{FieldReport, HostEnvironment, TransportSpec, normalize},
 };
 use serde::Serialize;
-use url::Url;
 
 use crate::{
     ExitStatus,
-    arguments::{CheckArguments, Format},
+    arguments::Format,
+    findings::{self, ReadArguments},
     output,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// Configuration files: Portcullis' own, or a client's
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) read: ReadArguments,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
 
 /// What a server came to. Values of variables, headers and arguments may be secrets: names and counts stand for
 /// them.
@@ -21,9 +35,13 @@ struct ServerLine<'a> {
     enabled: bool,
     file: &'a str,
     line: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plugin: Option<&'a str>,
     fingerprint: String,
     #[serde(flatten)]
     transport: TransportLine<'a>,
+    /// What became of each field of its entry, and where it stands.
+    fields: Vec<&'a FieldReport>,
 }
 
 #[derive(Serialize)]
@@ -44,23 +62,39 @@ enum TransportLine<'a> {
 
 /// Prints the normalised servers and everything that was found; fails where something is wrong.
 pub(crate) fn run(arguments: &CheckArguments) -> ExitStatus {
-    let documents = match read_documents(&arguments.files) {
-        Ok(documents) => documents,
+    let (documents, options) = match arguments.read.read(&arguments.files) {
+        Ok(read) => read,
         Err(error) => {
             output::error(&error.to_string());
             return (&error).into();
         }
     };
-    let normalized = normalize(&documents, &Options::default(), &HostEnvironment::capture());
-    let servers: Vec<_> = normalized.specs.iter().map(ServerLine::of).collect();
+    let normalized = normalize(&documents, &options, &HostEnvironment::capture());
+    let mut fields: HashMap<_, Vec<&FieldReport>> = HashMap::new();
+    for field in &normalized.fields {
+        let server = field.server.as_deref().unwrap_or_default();
+        fields
+            .entry((field.file.as_str(), server, field.server_line))
+            .or_default()
+            .push(field);
+    }
+    let servers: Vec<_> = normalized
+        .specs
+        .iter()
+        .map(|spec| {
+            let entry = (
+                spec.origin.file.as_str(),
+                spec.display_name.as_str(),
+                spec.origin.line,
+            );
+            ServerLine::of(spec, fields.remove(&entry).unwrap_or_default())
+        })
+        .collect();
     match arguments.format {
         Format::Json => print_json(&servers, &normalized.diagnostics),
         Format::Text => {
             servers.iter().for_each(|server| output::line(&server.text()));
-            normalized
-                .diagnostics
-                .iter()
-                .for_each(|diagnostic| output::note(&diagnostic.to_string()));
+            findings::print(&documents, &normalized.diagnostics, &options);
         }
     }
     if normalized.has_errors() {
@@ -79,15 +113,8 @@ fn print_json(servers: &[ServerLine<'_>], diagnostics: &[Diagnostic]) {
     output::json(&Report { servers, diagnostics });
 }
 
-/// An address without its query, which may hold a secret.
-fn shown(url: &Url) -> String {
-    let mut shown = url.clone();
-    shown.set_query(url.query().map(|_| "…"));
-    shown.to_string().replace("%E2%80%A6", "…")
-}
-
 impl<'a> ServerLine<'a> {
-    fn of(spec: &'a ServerSpec) -> Self {
+    fn of(spec: &'a ServerSpec, fields: Vec<&'a FieldReport>) -> Self {
         let transport = match &spec.transport {
             TransportSpec::Stdio(stdio) => TransportLine::Stdio {
                 program: stdio.program.display().to_string(),
@@ -96,7 +123,7 @@ impl<'a> ServerLine<'a> {
                 inherit_env: stdio.inherit_env.iter().map(String::as_str).collect(),
             },
             TransportSpec::Http(http) => TransportLine::Http {
-                url: shown(&http.url),
+                url: http.shown_url(),
                 headers: http.headers.keys().map(String::as_str).collect(),
                 egress: http.egress.iter().map(ToString::to_string).collect(),
             },
@@ -107,8 +134,10 @@ impl<'a> ServerLine<'a> {
             enabled: spec.enabled,
             file: &spec.origin.file,
             line: spec.origin.line,
+            plugin: spec.origin.plugin.as_deref(),
             fingerprint: spec.fingerprint().to_string(),
             transport,
+            fields,
         }
     }
 
@@ -121,20 +150,5 @@ impl<'a> ServerLine<'a> {
         };
         let off = if self.enabled { "" } else { " (disabled)" };
         output::safe(&format!("{}{off}: {how}  [{}:{}]", self.id, self.file, self.line))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_is_not_shown() {
-        let url = Url::parse("https://example.com/mcp?api_key=canary").unwrap();
-        assert_eq!(shown(&url), "https://example.com/mcp?…");
-        assert_eq!(
-            shown(&Url::parse("https://example.com/mcp").unwrap()),
-            "https://example.com/mcp"
-        );
     }
 }

@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
 
 use portcullis_types::{EgressRule, HostPattern};
+use secrecy::ExposeSecret;
 use url::{Host, Url};
 
 use super::{Context, literal_secret, open_text, template};
 use crate::{
-    Code, HttpSpec, Template,
+    Code, HttpSpec, Sources, Template,
     draft::{Draft, EgressSource},
     secrets,
     source::{Sink, quote},
@@ -18,9 +19,10 @@ pub(super) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -
     let written = open_text(draft, text, "url", context, sink)?;
     let url = parse(&written, text.span, sink)?;
     for (name, value) in url.query_pairs() {
-        if secrets::name(&name, context.options) && !value.is_empty() {
+        let secret = secrets::name(&name, context.options) || secrets::looks_secret(&value);
+        if secret && !value.is_empty() && !Template::parse(&text.value).has_references() {
             let message = format!(
-                "the url's parameter {} holds a secret, and urls are printed",
+                "the url's parameter {} holds a secret in the document itself",
                 quote(&name)
             );
             sink.warning(
@@ -66,6 +68,14 @@ pub(super) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -
     Some(HttpSpec { url, headers, egress })
 }
 
+/// The rule for the url of a server that is reached at the very url that its document gives, if that can be told.
+pub(crate) fn derived_rule(draft: &Draft, context: &Context<'_>) -> Option<EgressRule> {
+    let template = Template::parse(&draft.url.as_ref()?.value);
+    let written = template.resolve(context.environment as &dyn Sources).ok()?;
+    let url = Url::parse(written.expose_secret()).ok()?;
+    url.host().is_some().then(|| rule_for(&url))
+}
+
 fn parse(written: &str, span: Span, sink: &mut Sink<'_>) -> Option<Url> {
     // A url is quoted nowhere: it may hold a secret in its user, its path or its query.
     let mut refuse = |message: &str, help: &str| sink.error(Code::BadUrl, span, message, help);
@@ -97,6 +107,11 @@ fn parse(written: &str, span: Span, sink: &mut Sink<'_>) -> Option<Url> {
         refuse(
             "`url` holds a fragment (`#…`), which is never sent",
             "take it out",
+        );
+    } else if rule_for(&url).to_string().parse().ok() != Some(rule_for(&url)) {
+        refuse(
+            "`url` has a host that no egress rule can name",
+            "write the host as letters, digits, `-` and `.`",
         );
     } else if url.port() == Some(0) {
         refuse("`url` has the port 0", "give the port that the server listens on");
@@ -142,7 +157,7 @@ fn headers(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> BTreeMa
             context,
             sink,
         );
-        if secrets::name(name, context.options) && !value.has_references() && !pair.value.value.is_empty() {
+        if secrets::holds(&pair.value.value, secrets::name(name, context.options)) {
             literal_secret(pair.value.span, &field, &variable_for(name), sink);
         }
         headers.insert(name.clone(), value);

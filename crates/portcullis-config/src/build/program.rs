@@ -32,7 +32,7 @@ pub(super) fn find(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) ->
         if !context.environment.is_executable(path) {
             let message = format!(
                 "the program {} is not there, or may not be executed",
-                quote(&written)
+                shown(&written)
             );
             let help = "check the path, and that the file is executable";
             sink.report(
@@ -46,7 +46,7 @@ pub(super) fn find(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) ->
         return Some(path.to_owned());
     }
     if context.profile == Profile::Strict {
-        let message = format!("the program {} is no absolute path", quote(&written));
+        let message = format!("the program {} is no absolute path", shown(&written));
         sink.error(
             Code::ProgramNotAbsolute,
             command.span,
@@ -58,14 +58,16 @@ pub(super) fn find(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) ->
     if written.contains(['/', '\\']) {
         let message = format!(
             "the program {} is a relative path, or one of another system",
-            quote(&written)
+            shown(&written)
         );
         let help = match written.starts_with('~') {
             true => "`~` is not expanded: write the absolute path, or `${HOME}/…`",
             false => "write its absolute path, or its bare name to have it looked up in the PATH",
         };
-        sink.error(Code::ProgramNotAbsolute, command.span, message, help);
-        return None;
+        let severity = if_enabled(draft);
+        sink.report(severity, Code::ProgramNotAbsolute, command.span, message, help);
+        // As above.
+        return (!draft.enabled).then(|| PathBuf::from(&written));
     }
     look_up(draft, command, &written, context, sink)
 }
@@ -77,6 +79,12 @@ fn look_up(
     context: &Context<'_>,
     sink: &mut Sink<'_>,
 ) -> Option<PathBuf> {
+    if name.contains(char::is_whitespace) {
+        let message = format!("the program {} is a whole command line", shown(name));
+        let help = "`command` is the program alone: put the rest into `args`";
+        sink.error(Code::ProgramNotFound, command.span, message, help);
+        return None;
+    }
     let (path, whose) = child_path(draft, context);
     let found = std::env::split_paths(&path)
         // An empty or relative part means the working directory, whatever that is.
@@ -88,11 +96,8 @@ fn look_up(
         })
         .find(|candidate| context.environment.is_executable(candidate));
     if found.is_none() {
-        let message = format!("the program {} is nowhere in {whose}", quote(name));
-        let help = match name.contains(char::is_whitespace) {
-            true => "`command` is the program alone: put the rest into `args`",
-            false => "install it, write its absolute path, or set `env.PATH` to where it is",
-        };
+        let message = format!("the program {} is nowhere in {whose}", shown(name));
+        let help = "install it, write its absolute path, or set `env.PATH` to where it is";
         sink.report(
             if_enabled(draft),
             Code::ProgramNotFound,
@@ -103,6 +108,15 @@ fn look_up(
     }
     // As above.
     found.or_else(|| (!draft.enabled).then(|| PathBuf::from(name)))
+}
+
+/// A program for a message. A whole command line may hold secrets: only its first word is shown.
+fn shown(written: &str) -> String {
+    let absolute = Path::new(written).is_absolute() || written.contains('\\');
+    match written.split_once(char::is_whitespace) {
+        Some((first, _)) if !absolute => quote(&format!("{first} …")),
+        _ => quote(written),
+    }
 }
 
 /// The PATH that the child will get, and what to call it.

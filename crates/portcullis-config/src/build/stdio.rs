@@ -7,7 +7,7 @@ use super::{Context, if_enabled, literal_secret, open_text, program, template};
 use crate::{
     Code, Profile, StdioSpec, Template,
     draft::Draft,
-    secrets,
+    env_file, secrets,
     source::{Sink, quote},
     value::Span,
 };
@@ -28,7 +28,7 @@ pub(super) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -
 }
 
 fn env(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> BTreeMap<String, Template> {
-    let mut env = BTreeMap::new();
+    let mut env = from_file(draft, context, sink);
     for pair in &draft.env {
         let name = &pair.name.value;
         let field = format!("env.{}", quote(name).trim_matches('`'));
@@ -42,11 +42,58 @@ fn env(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> BTreeMap<St
                 let help =
                     format!("take it out of `env` and list `{name}` in `inheritEnv`; the host must allow it");
                 sink.error(Code::CapabilityInEnv, pair.name.span, message, help);
-            } else if !value.has_references() && !pair.value.value.is_empty() {
+            } else if secrets::holds(&pair.value.value, true) {
                 literal_secret(pair.value.span, &field, name, sink);
             }
+        } else if secrets::holds(&pair.value.value, false) {
+            literal_secret(pair.value.span, &field, name, sink);
         }
         env.insert(name.clone(), value);
+    }
+    env
+}
+
+/// What the file of variables sets. Its values are read again when the server starts, and never held.
+fn from_file(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> BTreeMap<String, Template> {
+    let mut env = BTreeMap::new();
+    let Some(text) = &draft.env_file else { return env };
+    if context.profile == Profile::Strict {
+        let message = "the strict profile reads no variables from a file";
+        let help = "take `envFile` out, and list the names in `inheritEnv`; the host must allow them";
+        sink.error(Code::CapabilityInEnv, text.span, message, help);
+        return env;
+    }
+    let Some(path) = open_text(draft, text, "envFile", context, sink) else {
+        return env;
+    };
+    if !Path::new(&path).is_absolute() {
+        let message = format!("the file {} is no absolute path", quote(&path));
+        let help = "write the whole path, or start it with `${HOME}`; `~` is not expanded";
+        sink.report(if_enabled(draft), Code::BadValue, text.span, message, help);
+        return env;
+    }
+    let Some(content) = context.environment.file(&path) else {
+        let message = format!("`envFile` names {}, which cannot be read", quote(&path));
+        let help = "give the absolute path of a text file that this user may read";
+        sink.report(if_enabled(draft), Code::UnsetReference, text.span, message, help);
+        return env;
+    };
+    if let Some(line) = env_file::strange_lines(&content).first() {
+        let message = format!(
+            "line {line} of the file {} sets no variable, and is passed over",
+            quote(&path)
+        );
+        let help = "write `NAME=value`, one a line; comments start with `#`";
+        sink.warning(Code::BadValue, text.span, message, help);
+    }
+    for (name, value) in env_file::values(&content) {
+        if value.contains('\0') {
+            let message = format!("the file {} holds a NUL character", quote(&path));
+            let help = "no program can be given one: take it out";
+            sink.report(if_enabled(draft), Code::BadValue, text.span, message, help);
+        }
+        let template = Template::env_file(&path, &name);
+        env.insert(name, template);
     }
     env
 }
@@ -119,7 +166,8 @@ fn args(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Vec<Templa
         let refers = arg
             .variables()
             .any(|name| secrets::variable(name, context.options))
-            || arg.files().next().is_some();
+            || arg.files().next().is_some()
+            || arg.keyring_entries().next().is_some();
         if refers {
             let message =
                 format!("`{field}` takes a secret, and a program's arguments can be read by other programs");
@@ -130,7 +178,9 @@ fn args(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Vec<Templa
                 "give it in `env`, if the server takes it from there",
             );
         } else if literal
-            && (names_secret && value.is_some_and(|value| !value.is_empty()) || wants_secret && !is_option)
+            && (names_secret && value.is_some_and(|value| !value.is_empty())
+                || wants_secret && !is_option
+                || secrets::in_argument(&text.value, context.options).is_some())
         {
             literal_secret(text.span, &field, "NAME", sink);
         }

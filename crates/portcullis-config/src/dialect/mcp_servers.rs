@@ -1,158 +1,192 @@
-//! `{"mcpServers": {name: {…}}}`, as Claude Desktop, Claude Code, Cursor, Cline and Windsurf write it.
+//! `{"mcpServers": {name: {…}}}`, as Claude Desktop, Claude Code, Cursor, Cline and Windsurf write it; Gemini CLI's
+//! form of it; and a settings document that holds it under `assets`.
 
+use super::common;
 use crate::{
-    Code, Profile,
-    draft::{Declared, Draft, DraftDocument, EgressSource, HubDraft, MAX_MILLISECONDS},
+    Code, Dialect,
+    draft::{Declared, Draft, DraftDocument, Names},
     fields::Fields,
     source::{Sink, quote},
-    value::{Member, Object, Spanned},
+    value::{Member, Node, Object, Spanned, Value},
 };
 
-/// Some clients mean seconds by `timeout` (their limit is an hour), others milliseconds.
-const LONGEST_IN_SECONDS: u64 = 3_600;
-
-pub(super) fn read(root: &Object, servers: &Member, sink: &mut Sink<'_>) -> Option<DraftDocument> {
+pub(super) fn read(
+    root: &Object,
+    servers: &Member,
+    dialect: Dialect,
+    sink: &mut Sink<'_>,
+) -> Option<DraftDocument> {
     let mut top = Fields::new(root, "an `mcpServers` document");
     top.take("mcpServers");
-    top.take("$schema");
-    top.finish(sink);
-    Fields::of(&servers.value, "`mcpServers`", sink)?;
-    let crate::value::Node::Object(object) = &servers.value.node else {
-        return None;
+    schema(&mut top);
+    let plugin = plugin(root);
+    let read_servers = match dialect {
+        Dialect::Gemini => {
+            let (allowed, excluded) = allowed(&mut top, sink);
+            top.finish_settings(sink);
+            let mut servers = common::by_name(servers, "`mcpServers`", sink, gemini)?;
+            for draft in &mut servers {
+                let name = &draft.name.value;
+                let named = |list: &[Spanned<String>]| list.iter().any(|item| item.value == *name);
+                draft.enabled &= !named(&excluded) && (allowed.is_empty() || named(&allowed));
+            }
+            servers
+        }
+        _ => {
+            let projects = top.take("projects");
+            if let Some(projects) = projects {
+                top.dropped(
+                    "projects",
+                    "the servers of single projects are read one project at a time",
+                );
+                let message = "the servers of single projects are not read from here";
+                let help = "give the project's own file, or its `mcpServers` as a document of its own";
+                sink.warning(Code::UnsupportedField, projects.key.span, message, help);
+            }
+            // A plugin's manifest and the user's own file of Claude Code hold more than servers.
+            if plugin.is_some() || projects.is_some() {
+                top.finish_settings(sink);
+            } else {
+                top.finish(sink);
+            }
+            common::by_name(servers, "`mcpServers`", sink, desktop)?
+        }
     };
-    let servers = object
-        .members
-        .iter()
-        .filter_map(|member| server(member, sink))
-        .collect();
     Some(DraftDocument {
-        servers,
-        hub: HubDraft::default(),
-        profile: Profile::Desktop,
-        egress: EgressSource::Derived,
+        plugin,
+        ..common::document(read_servers)
     })
 }
 
-fn server(member: &Member, sink: &mut Sink<'_>) -> Option<Draft> {
-    let errors_before = sink.errors();
-    sink.enter(Some(&member.key.value));
-    let Some(mut fields) = Fields::of(&member.value, "a server", sink) else {
-        sink.enter(None);
+pub(super) fn read_assets(root: &Object, assets: &Member, sink: &mut Sink<'_>) -> Option<DraftDocument> {
+    let mut top = Fields::new(root, "a settings document");
+    top.take("assets");
+    schema(&mut top);
+    top.finish_settings(sink);
+    let mut fields = Fields::of(&assets.value, "`assets`", sink)?.under("assets.");
+    let servers = fields.take("mcpServers");
+    fields.finish_settings(sink);
+    let Some(servers) = servers else {
+        let help = "write the servers as `assets: {mcpServers: {name: {…}}}`";
+        sink.error(
+            Code::MissingField,
+            assets.key.span,
+            "`assets` has no `mcpServers`",
+            help,
+        );
         return None;
     };
-    let mut draft = Draft::read(member.key.clone(), &mut fields, &member.value, sink);
-    draft.declared = declared(&mut fields, sink);
-    other_urls(&mut draft, &mut fields, sink);
-    timeout(&mut draft, &mut fields, sink);
-    for name in ["autoApprove", "alwaysAllow"] {
-        if let Some(approve) = fields.take(name) {
-            let message = format!("`{name}` is not obeyed: what runs unattended is decided by policy alone");
-            let help = format!(
-                "take it out, and write a policy rule: `allow mcp.{}.<tool>`",
-                id_of(&member.key)
-            );
-            sink.warning(Code::IgnoredField, approve.key.span, message, help);
-        }
-    }
-    fields.unsupported("envFile", "variables are taken from `env` alone", sink);
-    fields.finish(sink);
-    let draft = draft.finish(errors_before, sink);
-    sink.enter(None);
+    Some(common::document(common::by_name(
+        servers,
+        "`mcpServers`",
+        sink,
+        desktop,
+    )?))
+}
+
+/// A plugin's manifest names the plugin beside its servers.
+fn plugin(root: &Object) -> Option<String> {
+    let text = |key: &str| match &root.get(key)?.value.node {
+        Node::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    text("version")?;
+    text("name")
+}
+
+/// Where an editor finds the description of the format: nothing for servers.
+pub(super) fn schema(top: &mut Fields<'_>) {
+    top.take("$schema");
+    top.dropped("$schema", "it is for editors, and says nothing of servers");
+}
+
+fn desktop(
+    name: &Spanned<String>,
+    fields: &mut Fields<'_>,
+    member: &Member,
+    sink: &mut Sink<'_>,
+) -> Option<Draft> {
+    let mut draft = Draft::read(name.clone(), &Names::COMMON, fields, &member.value, sink);
+    draft.declared = common::declared(fields, sink);
+    common::other_urls(&["serverUrl", "httpUrl"], &mut draft, fields, sink);
+    common::timeout_seconds(&mut draft, fields, sink);
+    common::timeout_of_either_unit(&mut draft, fields, sink);
+    common::approvals(&["autoApprove", "alwaysAllow", "trust"], &draft, fields, sink);
+    common::only_tools(&["enabledTools"], &draft, fields, sink);
+    common::logins(&["oauth", "headersHelper", "auth"], fields, sink);
     Some(draft)
 }
 
-fn id_of(name: &Spanned<String>) -> portcullis_types::ServerId {
-    portcullis_types::ServerId::from_display_name(&name.value)
-}
-
-/// `type`, which some write as `transport` or `transportType`, in any of its spellings.
-fn declared(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Declared> {
-    let mut found = None;
-    for name in ["type", "transport", "transportType"] {
-        let Some(text) = fields.text(name, sink) else {
-            continue;
-        };
-        let plain = text.value.to_ascii_lowercase().replace(['-', '_'], "");
-        let this = match plain.as_str() {
-            "stdio" => Declared::Stdio,
-            "http" | "streamablehttp" => Declared::Http,
-            "sse" => {
-                let message = "`sse` (HTTP+SSE) was replaced in MCP revision 2025-03-26, is deprecated, and is not spoken here";
-                let help =
-                    "use the server's streamable HTTP endpoint (often `/mcp`) and `\"type\": \"http\"`";
-                sink.error(Code::SseRefused, text.span, message, help);
-                continue;
-            }
-            _ => {
-                let message = format!(
-                    "`{name}` is {}, which is no transport that is known",
-                    quote(&text.value)
-                );
-                let help =
-                    "write `stdio` or `http` (also `streamable-http`, `streamable_http`, `streamableHttp`)";
-                sink.error(Code::UnknownTransport, text.span, message, help);
-                continue;
-            }
-        };
-        if found.is_some_and(|before| before != this) {
-            let message = format!("`{name}` names another transport than a field before it");
-            sink.error(Code::TwoTransports, text.span, message, "keep `type` alone");
-        }
-        found = Some(this);
-    }
-    found
-}
-
-/// Windsurf writes `serverUrl`, others `httpUrl`.
-fn other_urls(draft: &mut Draft, fields: &mut Fields<'_>, sink: &mut Sink<'_>) {
-    for name in ["serverUrl", "httpUrl"] {
-        let Some(member) = fields.take(name) else { continue };
-        if draft.has_url {
-            let message = format!("`{name}` is a second url of one server");
-            sink.error(Code::BadUrl, member.key.span, message, "keep `url` alone");
-        }
-        draft.has_url = true;
-        draft.url = fields.text(name, sink).or(draft.url.take());
-    }
-}
-
-/// `timeout` sets all deadlines alike. Up to 3,600 it is read as seconds, above as milliseconds.
-fn timeout(draft: &mut Draft, fields: &mut Fields<'_>, sink: &mut Sink<'_>) {
-    if let Some(seconds) = fields.number("timeoutSeconds", MAX_MILLISECONDS / 1_000, sink) {
-        draft.timeouts.each = Some(Spanned {
-            value: seconds.value * 1_000,
-            span: seconds.span,
-        });
-    }
-    let Some(timeout) = fields.number("timeout", MAX_MILLISECONDS, sink) else {
-        return;
+/// `url` is HTTP+SSE in Gemini CLI's documentation, and `httpUrl` streamable HTTP; a `type` says it better.
+fn gemini(
+    name: &Spanned<String>,
+    fields: &mut Fields<'_>,
+    member: &Member,
+    sink: &mut Sink<'_>,
+) -> Option<Draft> {
+    let names = Names {
+        disabled_tools: Some("excludeTools"),
+        ..Names::COMMON
     };
-    if let Some(other) = &draft.timeouts.each {
-        let line = sink.source().line(other.span);
-        let message = format!("`timeout` is not used: line {line} gives it with its unit");
-        sink.warning(Code::IgnoredField, timeout.span, message, "take it out");
-        return;
+    let mut draft = Draft::read(name.clone(), &names, fields, &member.value, sink);
+    draft.declared = common::declared(fields, sink);
+    if draft.has_url && draft.declared != Some(Declared::Http) {
+        let span = draft.url.as_ref().map_or(name.span, |url| url.span);
+        let message =
+            "`url` means HTTP+SSE to Gemini CLI, which is not spoken here: it is taken as streamable HTTP";
+        let help = "write `httpUrl`, if the server has a streamable HTTP endpoint there";
+        fields.converted("url", "url", "taken as streamable HTTP");
+        sink.warning(Code::IgnoredField, span, message, help);
     }
-    let in_seconds = timeout.value <= LONGEST_IN_SECONDS;
-    if in_seconds && timeout.value >= 1_000 {
-        let message = format!(
-            "`timeout` is taken as {} seconds; some clients mean milliseconds",
-            timeout.value
-        );
-        sink.warning(
-            Code::BadValue,
-            timeout.span,
-            message,
-            "write `timeoutSeconds` or `timeoutMs`",
-        );
+    common::other_urls(&["httpUrl", "serverUrl"], &mut draft, fields, sink);
+    let also = fields.texts("disabledTools", sink);
+    draft
+        .disabled_tools
+        .extend(also.into_iter().map(|tool| tool.value));
+    common::timeout_seconds(&mut draft, fields, sink);
+    if draft.timeouts.each.is_none() {
+        common::timeout_in(1, &mut draft, fields, sink);
     }
-    let value = if in_seconds {
-        timeout.value * 1_000
-    } else {
-        timeout.value
+    common::approvals(&["trust", "autoApprove", "alwaysAllow"], &draft, fields, sink);
+    common::only_tools(&["includeTools"], &draft, fields, sink);
+    common::logins(
+        &[
+            "oauth",
+            "authProviderType",
+            "targetAudience",
+            "targetServiceAccount",
+        ],
+        fields,
+        sink,
+    );
+    Some(draft)
+}
+
+/// `mcp: {allowed, excluded}` of Gemini CLI: which of the servers run.
+fn allowed(top: &mut Fields<'_>, sink: &mut Sink<'_>) -> (Vec<Spanned<String>>, Vec<Spanned<String>>) {
+    let Some(Value {
+        node: Node::Object(object),
+        ..
+    }) = top.take("mcp").map(|member| &member.value)
+    else {
+        return (Vec::new(), Vec::new());
     };
-    draft.timeouts.each = Some(Spanned {
-        value,
-        span: timeout.span,
-    });
+    let mut fields = Fields::new(object, "`mcp`").under("mcp.");
+    let lists = (fields.texts("allowed", sink), fields.texts("excluded", sink));
+    for name in ["allowed", "excluded"] {
+        fields.converted(name, "enabled", "a server that it keeps out is disabled");
+    }
+    fields.unsupported(
+        "serverCommand",
+        "it starts one server for the client itself",
+        sink,
+    );
+    for name in lists.0.iter().chain(&lists.1) {
+        if name.value.trim().is_empty() {
+            let message = format!("{} is no server's name", quote(&name.value));
+            sink.warning(Code::BadValue, name.span, message, "take it out");
+        }
+    }
+    fields.finish(sink);
+    lists
 }

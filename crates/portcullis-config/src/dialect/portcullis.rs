@@ -1,8 +1,13 @@
 //! Portcullis' own format: everything under `mcp`, servers as a list, what they may reach stated.
 
+use std::collections::BTreeMap;
+
+use portcullis_types::AgentId;
+
+use super::mcp_servers::schema;
 use crate::{
-    Code, Profile, Protocol,
-    draft::{Draft, DraftDocument, EgressSource, HubDraft, MAX_MILLISECONDS, egress_rules},
+    Code, Isolation, Profile, Protocol,
+    draft::{Draft, DraftDocument, EgressSource, HubDraft, MAX_MILLISECONDS, Names, egress_rules},
     fields::Fields,
     source::{Sink, quote},
     value::{Member, Node, Object, Span, Spanned, Value},
@@ -11,12 +16,11 @@ use crate::{
 pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<DraftDocument> {
     let mut top = Fields::new(root, "a Portcullis document");
     top.take("mcp");
-    top.take("$schema");
+    schema(&mut top);
     top.finish(sink);
-    let mut fields = Fields::of(&own.value, "`mcp`", sink)?;
+    let mut fields = Fields::of(&own.value, "`mcp`", sink)?.under("mcp.");
     let profile = profile(own, &mut fields, sink);
     let hub = hub(&mut fields, sink);
-    fields.unsupported("agents", "all calls are made by one agent", sink);
     let servers = fields.take("servers");
     fields.finish(sink);
     let Some(servers) = servers else {
@@ -40,6 +44,7 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
         hub,
         profile: profile?,
         egress: EgressSource::Listed,
+        plugin: None,
     })
 }
 
@@ -87,7 +92,31 @@ fn hub(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> HubDraft {
         timeout,
         policies,
         tier,
+        agents: agents(fields, sink),
     }
+}
+
+/// `agents: {name: profile}`: who belongs to which group of agents that policies speak of.
+fn agents(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Spanned<BTreeMap<AgentId, String>>> {
+    let span = fields.take("agents")?.key.span;
+    let mut agents = BTreeMap::new();
+    for pair in fields.pairs("agents", sink) {
+        let profile = pair.value.value.parse::<AgentId>();
+        for (text, parsed) in [
+            (&pair.name, pair.name.value.parse::<AgentId>()),
+            (&pair.value, profile.clone()),
+        ] {
+            if parsed.is_err() {
+                let message = format!("{} is no name of an agent or a profile", quote(&text.value));
+                let help = "use 1 to 128 characters of A-Z, a-z, 0-9, `.`, `_`, `@` and `-`";
+                sink.error(Code::BadValue, text.span, message, help);
+            }
+        }
+        if let (Ok(agent), Ok(profile)) = (pair.name.value.parse(), profile) {
+            agents.insert(agent, profile.to_string());
+        }
+    }
+    Some(Spanned { value: agents, span })
 }
 
 fn server(item: &Value, sink: &mut Sink<'_>) -> Option<Draft> {
@@ -96,18 +125,21 @@ fn server(item: &Value, sink: &mut Sink<'_>) -> Option<Draft> {
     let mut fields = Fields::of(item, "a server", sink)?;
     let missing = fields.take("name").is_none();
     let name = fields.text("name", sink);
-    sink.enter(name.as_ref().map(|name| name.value.as_str()));
+    sink.enter(name.as_ref());
     let name = name.unwrap_or(Spanned {
         value: String::new(),
         span: item.span,
     });
-    let mut draft = Draft::read(name, &mut fields, item, sink);
-    draft.inherit_env = fields.texts("inheritEnv", sink);
+    let names = Names {
+        inherit_env: Some("inheritEnv"),
+        ..Names::COMMON
+    };
+    let mut draft = Draft::read(name, &names, &mut fields, item, sink);
     draft.egress = egress_rules("egress", &mut fields, sink);
     draft.protocol = protocol(&mut fields, sink);
     timeouts(&mut draft, &mut fields, sink);
-    fields.unsupported("isolation", "one connection is shared by all sessions", sink);
-    fields.unsupported("limits", "the hub's own limits hold", sink);
+    draft.isolation = isolation(&mut fields, sink);
+    limits(&mut draft, &mut fields, sink);
     if missing {
         let first = Span {
             start: item.span.start,
@@ -151,12 +183,48 @@ fn timeouts(draft: &mut Draft, fields: &mut Fields<'_>, sink: &mut Sink<'_>) {
     let Some(member) = fields.take("timeouts") else {
         return;
     };
-    let Some(mut each) = Fields::of(&member.value, "`timeouts`", sink) else {
+    let Some(each) = Fields::of(&member.value, "`timeouts`", sink) else {
         return;
     };
+    let mut each = each.under("timeouts.");
     draft.timeouts.connect = each.number("connectMs", MAX_MILLISECONDS, sink);
     draft.timeouts.list = each.number("listMs", MAX_MILLISECONDS, sink);
     draft.timeouts.call = each.number("callMs", MAX_MILLISECONDS, sink);
     draft.timeouts.call_max = each.number("callMaxMs", MAX_MILLISECONDS, sink);
+    each.finish(sink);
+}
+
+fn isolation(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Isolation {
+    let Some(text) = fields.text("isolation", sink) else {
+        return Isolation::default();
+    };
+    match text.value.as_str() {
+        "shared" => Isolation::Shared,
+        "per_session" => Isolation::PerSession,
+        other => {
+            let message = format!("`isolation` is {}", quote(other));
+            sink.error(
+                Code::BadValue,
+                text.span,
+                message,
+                "write `shared` or `per_session`",
+            );
+            Isolation::default()
+        }
+    }
+}
+
+fn limits(draft: &mut Draft, fields: &mut Fields<'_>, sink: &mut Sink<'_>) {
+    const MAX: u64 = 1_000_000;
+    let Some(member) = fields.take("limits") else {
+        return;
+    };
+    let Some(each) = Fields::of(&member.value, "`limits`", sink) else {
+        return;
+    };
+    let mut each = each.under("limits.");
+    draft.limits.calls_in_flight = each.number("callsInFlight", MAX, sink);
+    draft.limits.calls_waiting = each.number("callsWaiting", MAX, sink);
+    draft.limits.tools = each.number("tools", MAX, sink);
     each.finish(sink);
 }

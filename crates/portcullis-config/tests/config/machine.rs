@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
-use portcullis_config::{Environment, Normalized, ServerSpec, Sources, TransportSpec};
+use portcullis_config::{Environment, Isolation, Limits, Normalized, ServerSpec, Sources, TransportSpec};
+use secrecy::SecretString;
 
 pub(crate) struct Machine {
     pub(crate) variables: Vec<(&'static str, &'static str)>,
     pub(crate) programs: Vec<&'static str>,
     pub(crate) files: Vec<(&'static str, &'static str)>,
+    /// Service, account and secret.
+    pub(crate) keyring: Vec<(&'static str, &'static str, &'static str)>,
 }
 
 impl Default for Machine {
@@ -37,7 +40,10 @@ impl Default for Machine {
                 ("/run/secrets/docs", "canary\n"),
                 ("/run/two-lines", "a\nb\n"),
                 ("/run/nul", "a\0b"),
+                ("/home/ada/vars.env", "TOKEN=canary\nexport MODE=read\n"),
+                ("/w/app/.env", "# values\nPASSWORD=\"canary\"\nnot a line\n"),
             ],
+            keyring: vec![("docs", "ada", "canary")],
         }
     }
 }
@@ -55,6 +61,14 @@ impl Sources for Machine {
             .iter()
             .find(|(known, _)| *known == path)
             .map(|(_, text)| (*text).to_owned())
+    }
+
+    fn keyring(&self, service: &str, account: &str) -> Option<SecretString> {
+        let entry = (service, account);
+        self.keyring
+            .iter()
+            .find(|(service, account, _)| entry == (*service, *account))
+            .map(|(_, _, secret)| SecretString::from(*secret))
     }
 }
 
@@ -76,6 +90,9 @@ pub(crate) fn render(normalized: &Normalized) -> String {
     }
     if let Some(tier) = &normalized.settings.tier {
         text += &format!("tier: {} (line {})\n", tier.value, tier.origin.line);
+    }
+    if let Some(agents) = &normalized.settings.agents {
+        text += &format!("agents: {:?} (line {})\n", agents.value, agents.origin.line);
     }
     for diagnostic in &normalized.diagnostics {
         let server = diagnostic
@@ -125,6 +142,15 @@ fn server(spec: &ServerSpec) -> String {
         "protocol: {:?}, enabled: {}",
         spec.protocol, spec.enabled
     ));
+    if spec.isolation != Isolation::default() || spec.limits != Limits::default() {
+        lines.push(format!("{:?}, {:?}", spec.isolation, spec.limits));
+    }
+    lines.extend(
+        spec.origin
+            .plugin
+            .iter()
+            .map(|plugin| format!("plugin: {plugin}")),
+    );
     lines.extend(spec.description.iter().map(|text| format!("description: {text}")));
     lines.extend(
         spec.disabled_tools
@@ -137,4 +163,19 @@ fn server(spec: &ServerSpec) -> String {
             .map(|tool| format!("always asks: {tool}")),
     );
     lines.join("\n  ") + "\n"
+}
+
+/// Holds a generated text against the file that is committed; writes it there where `PORTCULLIS_WRITE` is set.
+pub(crate) fn committed(path: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    #[expect(clippy::disallowed_methods, reason = "a test is told so by who runs it")]
+    if std::env::var_os("PORTCULLIS_WRITE").is_some() {
+        std::fs::write(&file, text).unwrap();
+    }
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        known == text,
+        "`{path}` is not what is generated: run `PORTCULLIS_WRITE=1 cargo test -p portcullis-config` and look at the \
+         difference"
+    );
 }

@@ -5,8 +5,14 @@ mod corpus;
 #[cfg(test)]
 mod field_reports;
 #[cfg(test)]
+mod imports;
+#[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod rules;
+#[cfg(test)]
+mod schema;

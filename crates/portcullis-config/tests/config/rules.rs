@@ -138,7 +138,7 @@ fn json_and_yaml_of_one_meaning_give_the_same_servers() {
 
 #[test]
 fn limits_are_options() {
-    let three = r#"{"mcpServers":{"a":{"command":"node"},"b":{"command":"node"},"c":{"command":"node"}}}"#;
+    let three = r#"{"mcpServers":{"a":{"command":"node"},"b":{"command":"npx"},"c":{"command":"uvx"}}}"#;
     let few = Options {
         max_servers: Some(2),
         ..Options::default()
@@ -180,7 +180,7 @@ fn limits_are_options() {
 fn more_servers_than_a_strict_call_takes_are_counted_over_all_documents() {
     let document = |from: usize| {
         let servers: String = (from..from + 5)
-            .map(|i| format!("    - {{name: s{i}, command: /usr/bin/node}}\n"))
+            .map(|i| format!("    - {{name: s{i}, command: /usr/bin/node, args: [{i}]}}\n"))
             .collect();
         Document::new(
             format!("{from}.yaml"),

@@ -1,0 +1,94 @@
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use portcullis_state::{Privacy, StateError, create_folder, write_new};
+
+use crate::{ExitStatus, output};
+
+/// What is written, the configuration last: where it is, all that it names is there.
+const FILES: [(&str, &str); 3] = [
+    ("policies/tools.rules", include_str!("init/tools.rules")),
+    (
+        "portcullis.schema.json",
+        include_str!("../../../../docs/schema/portcullis.schema.json"),
+    ),
+    ("portcullis.yaml", include_str!("init/portcullis.yaml")),
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArguments {
+    /// The folder to write into; it must be there
+    #[arg(default_value = ".")]
+    pub(crate) folder: PathBuf,
+}
+
+/// Writes the starting files, or none of them where one is there already.
+pub(crate) fn run(arguments: &InitArguments) -> ExitStatus {
+    match write(&arguments.folder) {
+        Ok(()) => {
+            output::note(
+                "next: `portcullis check portcullis.yaml`, then edit it; each server is commented there",
+            );
+            ExitStatus::Done
+        }
+        Err(error) => {
+            output::error(&error.to_string());
+            ExitStatus::Failed
+        }
+    }
+}
+
+fn write(folder: &Path) -> Result<(), StateError> {
+    for (name, _) in FILES {
+        let path = folder.join(name);
+        if path.symlink_metadata().is_ok() {
+            return Err(StateError::Exists { path });
+        }
+    }
+    create_folder(&folder.join("policies"), Privacy::Shared)?;
+    for (name, content) in FILES {
+        let path = folder.join(name);
+        write_new(&path, content.as_bytes(), Privacy::Shared)?;
+        output::line(&output::safe(&format!("wrote {}", path.display())));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis::{
+        Document,
+        config::{NoEnvironment, Options, normalize},
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_good_and_nothing_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path()).unwrap();
+        let config = folder.path().join("portcullis.yaml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        let read = |text: String| {
+            let document = Document::new("portcullis.yaml", text);
+            normalize(&[document], &Options::default(), &NoEnvironment)
+        };
+        let normalized = read(text.clone());
+        assert_eq!(normalized.diagnostics, []);
+        assert_eq!(normalized.settings.policies.unwrap().value, Path::new("policies"));
+        // The commented servers are good as well: all that is wrong is that this machine has no programs.
+        let uncommented = text.replace("    # ", "    ").replace("servers: []", "servers:");
+        let found: Vec<_> = read(uncommented)
+            .diagnostics
+            .iter()
+            .map(|found| found.code.as_str())
+            .collect();
+        assert!(!found.is_empty(), "no server is commented");
+        let of_machine = |code: &&str| ["program-not-found", "unset-reference"].contains(code);
+        assert!(found.iter().all(of_machine), "{found:?}");
+        assert!(portcullis::read_policies(&folder.path().join("policies")).is_ok());
+        let again = write(folder.path()).unwrap_err();
+        assert!(matches!(again, StateError::Exists { .. }), "{again}");
+        assert_eq!(std::fs::read_to_string(config).unwrap(), text);
+    }
+}

@@ -1,0 +1,214 @@
+//! Puts references where a document has literal secrets.
+
+use std::collections::{HashMap, HashSet};
+
+use portcullis_types::ServerId;
+use url::Url;
+
+use super::ToSet;
+use crate::{
+    Template,
+    build::Context,
+    draft::{Draft, DraftDocument},
+    secrets,
+    source::{Change, Source},
+    value::{Span, Spanned},
+};
+
+/// The variables that references name: one for each secret, none for two.
+pub(super) struct Variables {
+    by_value: HashMap<String, String>,
+    taken: HashSet<String>,
+}
+
+impl Variables {
+    /// Those that the document refers to already are taken.
+    pub(super) fn of(read: &DraftDocument) -> Self {
+        let mut taken = HashSet::new();
+        for draft in &read.servers {
+            let texts = draft
+                .args
+                .iter()
+                .chain(draft.env.iter().map(|pair| &pair.value))
+                .chain(draft.headers.iter().map(|pair| &pair.value))
+                .chain(
+                    [&draft.command, &draft.cwd, &draft.url, &draft.env_file]
+                        .into_iter()
+                        .flatten(),
+                );
+            for text in texts {
+                taken.extend(Template::parse(&text.value).variables().map(str::to_owned));
+            }
+        }
+        Self {
+            by_value: HashMap::new(),
+            taken,
+        }
+    }
+
+    fn name(&mut self, value: &str, wanted: &str, id: &ServerId) -> String {
+        if let Some(known) = self.by_value.get(value) {
+            return known.clone();
+        }
+        let wanted = variable(wanted);
+        let mut name = wanted.clone();
+        if self.taken.contains(&name) {
+            name = variable(&format!("{id}_{wanted}"));
+        }
+        let mut number = 2;
+        while self.taken.contains(&name) {
+            name = variable(&format!("{id}_{wanted}_{number}"));
+            number += 1;
+        }
+        self.taken.insert(name.clone());
+        self.by_value.insert(value.to_owned(), name.clone());
+        name
+    }
+}
+
+/// What was done to one server.
+#[derive(Default)]
+pub(super) struct Replaced {
+    pub(super) changes: Vec<Change>,
+    pub(super) to_set: Vec<ToSet>,
+}
+
+/// Replaces the literal secrets of a server by references.
+pub(super) fn replace(
+    draft: &mut Draft,
+    id: &ServerId,
+    context: &Context<'_>,
+    variables: &mut Variables,
+    source: &Source,
+) -> Replaced {
+    let mut work = Work {
+        server: draft.name.value.clone(),
+        id,
+        variables,
+        source,
+        done: Replaced::default(),
+    };
+    for pair in &mut draft.env {
+        let name = pair.name.value.clone();
+        if secrets::holds(&pair.value.value, secrets::variable(&name, context.options)) {
+            work.put(&mut pair.value, 0, &name, &format!("env.{name}"));
+        }
+    }
+    for pair in &mut draft.headers {
+        let name = pair.name.value.clone();
+        if secrets::holds(&pair.value.value, secrets::name(&name, context.options)) {
+            let value = &pair.value.value;
+            let from = value.len() - after_scheme(value).len();
+            work.put(&mut pair.value, from, &name, &format!("headers.{name}"));
+        }
+    }
+    work.args(&mut draft.args, context);
+    if let Some(url) = &mut draft.url
+        && is_secret_url(&url.value, context)
+    {
+        let wanted = format!("{id}_URL");
+        // What a url refers to is printed, so its name may not be one of a capability.
+        let wanted = match secrets::variable(&variable(&wanted), context.options) {
+            true => "MCP_URL".to_owned(),
+            false => wanted,
+        };
+        work.put(url, 0, &wanted, "url");
+    }
+    work.done
+}
+
+struct Work<'a> {
+    server: String,
+    id: &'a ServerId,
+    variables: &'a mut Variables,
+    source: &'a Source,
+    done: Replaced,
+}
+
+impl Work<'_> {
+    fn args(&mut self, args: &mut [Spanned<String>], context: &Context<'_>) {
+        let mut option: Option<String> = None;
+        for (arg, place) in args.iter_mut().zip(1..) {
+            let text = arg.value.clone();
+            let named = text.starts_with('-') && !text.contains('=') && secrets::name(&text, context.options);
+            let starts = secrets::in_argument(&text, context.options);
+            if let Some(option) = option
+                .take()
+                .filter(|_| !text.starts_with('-') && secrets::holds(&text, true))
+            {
+                self.put(arg, 0, option.trim_start_matches('-'), "args");
+            } else if let Some(from) = starts.filter(|_| secrets::holds(&text, true)) {
+                let (name, value) = text.split_at_checked(from).unwrap_or(("", &text));
+                let from = text.len() - after_scheme(value).len();
+                let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+                let wanted = match name {
+                    "" => format!("{}_ARG_{place}", self.id),
+                    name => name.to_owned(),
+                };
+                self.put(arg, from, &wanted, "args");
+            }
+            option = named.then_some(text);
+        }
+    }
+
+    /// Puts a reference in the place of all that stands after `from`.
+    fn put(&mut self, text: &mut Spanned<String>, from: usize, wanted: &str, field: &str) {
+        let Some((before, value)) = text.value.split_at_checked(from) else {
+            return;
+        };
+        let name = self.variables.name(value, wanted, self.id);
+        let Span { start, .. } = text.span;
+        self.done.to_set.push(ToSet {
+            variable: name.clone(),
+            server: self.server.clone(),
+            field: field.to_owned(),
+            line: self.source.position(start).0,
+        });
+        self.done.changes.push(Change {
+            server: self.server.clone(),
+            to: field.to_owned(),
+            how: "the secret in it has become a reference",
+        });
+        text.value = format!("{before}${{env:{name}}}");
+    }
+}
+
+/// `Bearer` and its like say how a secret is used, and are none.
+fn after_scheme(value: &str) -> &str {
+    ["Bearer ", "bearer ", "Basic ", "Token ", "token ", "ApiKey "]
+        .iter()
+        .find_map(|scheme| value.strip_prefix(scheme))
+        .unwrap_or(value)
+}
+
+fn is_secret_url(written: &str, context: &Context<'_>) -> bool {
+    let Ok(url) = Url::parse(written) else {
+        return secrets::looks_secret(written);
+    };
+    // A value that is a reference names a secret and holds none.
+    let literal = |value: &str| !value.is_empty() && !value.starts_with("${");
+    url.query_pairs().any(|(name, value)| {
+        literal(&value) && (secrets::name(&name, context.options) || secrets::looks_secret(&value))
+    }) || url
+        .path_segments()
+        .is_some_and(|mut parts| parts.any(secrets::looks_secret))
+}
+
+/// A legal name of a variable, in capitals.
+fn variable(wanted: &str) -> String {
+    let plain: String = wanted
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_uppercase()
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    let plain = plain.trim_matches('_');
+    match plain.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        true => plain.to_owned(),
+        false => format!("MCP_{plain}"),
+    }
+}

@@ -1,0 +1,219 @@
+//! Writes a file so that a reader, and a crash, sees all of it or none.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{CWD, RenameFlags};
+
+use crate::StateError;
+
+/// Who may read a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Privacy {
+    /// Its owner alone: mode 0600, and 0700 for a folder.
+    #[default]
+    Private,
+    /// Whoever the process's umask lets read.
+    Shared,
+}
+
+/// Writes a new file: under a random name in the same folder first, which is synced and then given its name. The
+/// name is never taken from a file, a folder or a link that has it.
+///
+/// # Errors
+/// [`StateError::Exists`] where something has the name, [`StateError::NoName`] and [`StateError::Write`]. In each
+/// case nothing is left behind.
+pub fn write_new(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), StateError> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => StateError::Exists {
+            path: path.to_owned(),
+        },
+        _ => StateError::Write {
+            path: path.to_owned(),
+            source,
+        },
+    };
+    let Some(name) = path.file_name() else {
+        return Err(StateError::NoName {
+            path: path.to_owned(),
+        });
+    };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // Said before anything is written; the name is decided by `publish` all the same.
+    if path.symlink_metadata().is_ok() {
+        return Err(StateError::Exists {
+            path: path.to_owned(),
+        });
+    }
+    let suffix = getrandom::u64().map_err(|error| failed(io::Error::other(error)))?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{suffix:016x}.tmp"));
+    let temporary = Temporary(folder.join(hidden));
+    write(&temporary.0, content, privacy).map_err(failed)?;
+    publish(&temporary.0, path).map_err(failed)?;
+    // The name is on the disk once its folder is.
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(failed)
+}
+
+/// Makes a folder; one that is there already is left as it is.
+///
+/// # Errors
+/// [`StateError::Exists`] where something else has the name, and [`StateError::Write`].
+pub fn create_folder(path: &Path, privacy: Privacy) -> Result<(), StateError> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    if privacy == Privacy::Private {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    match builder.create(path) {
+        Ok(()) => Ok(()),
+        Err(_) if path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(StateError::Exists {
+            path: path.to_owned(),
+        }),
+        Err(source) => Err(StateError::Write {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// A file that goes, unless it has been given another name.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        #[expect(clippy::disallowed_methods, reason = "this is the door for files")]
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn write(path: &Path, content: &[u8], privacy: Privacy) -> io::Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "this is the door for files")]
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if privacy == Privacy::Private {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    let mut file = options.open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// Gives a file its name, unless something has it.
+fn publish(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+            // Some file systems know no such rename; a second name is refused just as well where one is.
+            fs::hard_link(from, to)
+        }
+        done => Ok(done?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_appears_whole_and_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, privacy, mode) in [("a", Privacy::Private, 0o600), ("ä b", Privacy::Shared, 0o400)] {
+            let path = folder.path().join(name);
+            write_new(&path, b"text", privacy).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"text");
+            let found = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(found & mode, mode, "{name}");
+            assert!(privacy == Privacy::Shared || found == mode, "{name}: {found:o}");
+        }
+        assert_eq!(names(folder.path()), ["a", "ä b"]);
+    }
+
+    #[test]
+    fn nothing_is_overwritten_or_written_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        write_new(&at("file"), b"first", Privacy::Private).unwrap();
+        create_folder(&at("folder"), Privacy::Private).unwrap();
+        symlink(at("elsewhere"), at("link")).unwrap();
+        for name in ["file", "folder", "link"] {
+            let error = write_new(&at(name), b"second", Privacy::Private).unwrap_err();
+            assert!(matches!(error, StateError::Exists { .. }), "{name}: {error}");
+        }
+        assert_eq!(fs::read(at("file")).unwrap(), b"first");
+        assert_eq!(names(folder.path()), ["file", "folder", "link"]);
+        assert!(matches!(
+            create_folder(&at("file"), Privacy::Private),
+            Err(StateError::Exists { .. })
+        ));
+        create_folder(&at("folder"), Privacy::Private).unwrap();
+    }
+
+    /// The check before the writing is not what keeps the promise.
+    #[test]
+    fn a_name_that_is_taken_meanwhile_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        write(&from, b"second", Privacy::Private).unwrap();
+        write(&to, b"first", Privacy::Private).unwrap();
+        let error = publish(&from, &to).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&to).unwrap(), b"first");
+    }
+
+    #[test]
+    fn what_cannot_be_written_says_so_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = write_new(&folder.path().join("no/such/a"), b"", Privacy::Private).unwrap_err();
+        assert!(matches!(error, StateError::Write { .. }), "{error}");
+        let error = write_new(&folder.path().join(".."), b"", Privacy::Private).unwrap_err();
+        assert!(matches!(error, StateError::NoName { .. }), "{error}");
+        assert_eq!(names(folder.path()), [] as [String; 0]);
+    }
+
+    #[test]
+    fn of_many_writers_of_one_name_one_succeeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("one");
+        let done = std::thread::scope(|scope| {
+            let writers: Vec<_> = (1..=8_u8)
+                .map(|number| {
+                    let path = &path;
+                    scope.spawn(move || write_new(path, &[number; 4096], Privacy::Private).is_ok())
+                })
+                .collect();
+            writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap())
+                .filter(|ok| *ok)
+                .count()
+        });
+        assert_eq!(done, 1);
+        let content = fs::read(&path).unwrap();
+        assert!(content.len() == 4096 && content.iter().all(|byte| *byte == content[0]));
+        assert_eq!(names(folder.path()), ["one"]);
+    }
+}

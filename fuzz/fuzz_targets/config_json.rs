@@ -1,0 +1,9 @@
+//! Any bytes as a configuration in JSON. The laws are in the body.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../bodies/config.rs"]
+mod config;
+
+fuzz_target!(|data: &[u8]| config::check_named("a.json", data));
