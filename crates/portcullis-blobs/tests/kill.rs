@@ -10,8 +10,6 @@
 )]
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
     reason = "helpers of tests, which say by panicking what is wrong"
 )]
 

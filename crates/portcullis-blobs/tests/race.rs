@@ -11,7 +11,6 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::indexing_slicing,
     clippy::string_slice,
     reason = "helpers of tests, which say by panicking what is wrong"
 )]

@@ -174,6 +174,9 @@ fn spec(address: SocketAddr) -> Result<ServerSpec, Failure> {
         disabled_tools: BTreeSet::new(),
         disabled_auto_approve_tools: BTreeSet::new(),
         origin: Origin::default(),
+        isolation: Default::default(),
+        limits: Default::default(),
+        profile: Default::default(),
     })
 }
 

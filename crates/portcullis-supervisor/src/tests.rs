@@ -80,6 +80,9 @@ fn stdio(id: &str, program: &Path, args: &[&str], env: &[(&str, &str)]) -> Serve
         disabled_tools: [].into(),
         disabled_auto_approve_tools: [].into(),
         origin: Origin::default(),
+        isolation: Default::default(),
+        limits: Default::default(),
+        profile: Default::default(),
     }
 }
 

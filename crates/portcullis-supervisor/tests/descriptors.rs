@@ -32,6 +32,9 @@ fn spec(id: &str, line: &str) -> ServerSpec {
         disabled_tools: [].into(),
         disabled_auto_approve_tools: [].into(),
         origin: Origin::default(),
+        isolation: Default::default(),
+        limits: Default::default(),
+        profile: Default::default(),
     }
 }
 

@@ -86,6 +86,9 @@ fn scripted(script: &Script) -> ServerSpec {
         disabled_tools: [].into(),
         disabled_auto_approve_tools: [].into(),
         origin: Origin::default(),
+        isolation: Default::default(),
+        limits: Default::default(),
+        profile: Default::default(),
     }
 }
 

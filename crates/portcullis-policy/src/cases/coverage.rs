@@ -67,7 +67,7 @@ fn is_marked(point: &DecisionPoint, files: &[PolicyFile], policy: &PolicyRef) ->
     let line = files
         .next()
         .and_then(|file| file.text.lines().nth(policy.line - 1));
-    line.is_some_and(|line| crate::rules::is_marked_untested(line))
+    line.is_some_and(crate::rules::is_marked_untested)
 }
 
 #[cfg(test)]

@@ -74,6 +74,9 @@ fn scripted(script: &Script) -> ServerSpec {
         disabled_tools: ["off".to_owned()].into(),
         disabled_auto_approve_tools: ["floored".to_owned()].into(),
         origin: Origin::default(),
+        isolation: Default::default(),
+        limits: Default::default(),
+        profile: Default::default(),
     }
 }
 

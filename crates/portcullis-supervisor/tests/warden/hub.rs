@@ -109,5 +109,8 @@ fn spec(mark: &str, server: &str) -> ServerSpec {
         disabled_tools: Default::default(),
         disabled_auto_approve_tools: Default::default(),
         origin: Origin::default(),
+        isolation: Default::default(),
+        limits: Default::default(),
+        profile: Default::default(),
     }
 }

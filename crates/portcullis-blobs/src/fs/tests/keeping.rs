@@ -2,8 +2,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures::TryStreamExt;
-
 use super::*;
 
 /// Long after anything that these tests put.

@@ -39,6 +39,9 @@ impl Hub {
             disabled_tools: BTreeSet::new(),
             disabled_auto_approve_tools: BTreeSet::new(),
             origin: Origin::default(),
+            isolation: Default::default(),
+            limits: Default::default(),
+            profile: Default::default(),
         };
         let (tell, events) = mpsc::unbounded_channel();
         let mut options = SupervisorOptions::new(Arc::new(Nothing));
