@@ -1,6 +1,7 @@
 //! The project's own chores. `cargo xtask ci` is everything that CI runs; each of its stages is a command of
 //! its own (`cargo xtask guard`), so that a failure can be repeated alone.
 
+mod bench;
 mod ci;
 mod deny;
 mod finding;
@@ -67,6 +68,7 @@ fn dispatch(command: &str, arguments: &[&str]) -> Result<()> {
     match command {
         "ci" => ci::run(&root, ci::Options::parse(arguments)?),
         "fuzz" => fuzz::run(&root, arguments),
+        "bench" => bench::run(&root, arguments),
         name => match ci::stage(name) {
             Some(stage) if arguments.is_empty() => stage.run(&root),
             Some(_) => bail!(Usage(format!(
@@ -94,10 +96,13 @@ fn help() -> String {
         ),
     ];
     let stages = ci::STAGES.iter().map(|stage| (stage.name(), stage.about()));
-    let others = [(
-        "fuzz [TARGET [SECONDS]]",
-        "each fuzz target for a minute, or one (not part of `ci`)",
-    )];
+    let others = [
+        (
+            "fuzz [TARGET [SECONDS]]",
+            "each fuzz target for a minute, or one (not part of `ci`)",
+        ),
+        ("bench NAME", "the figures of one part (not part of `ci`)"),
+    ];
     for (name, about) in ci.into_iter().chain(stages).chain(others) {
         text.push_str(&format!("  {name:<24}{about}\n"));
     }

@@ -1,0 +1,77 @@
+//! `cargo xtask bench NAME`: the figures of one part, built for release. Each is an example of its own crate, so that
+//! what it needs stays out of the chores.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::Usage;
+use crate::process::Run;
+use crate::workspace::Root;
+
+/// A name, the package, its example, and what it measures.
+const BENCHES: &[(&str, &str, &str, &str)] = &[(
+    "http",
+    "portcullis-supervisor",
+    "bench_http",
+    "calls over HTTP through the guarded client, beside the SDK on plain reqwest",
+)];
+
+/// A first build for release takes long.
+const DEADLINE: Duration = Duration::from_secs(30 * 60);
+
+pub(crate) fn run(root: &Root, arguments: &[&str]) -> Result<()> {
+    let Some((name, rest)) = arguments.split_first() else {
+        bail!(Usage(format!("`bench` needs a name: {}", names())));
+    };
+    let Some((_, package, example, _)) = BENCHES.iter().find(|(known, ..)| known == name) else {
+        bail!(Usage(format!("there is no bench `{name}`; there is {}", names())));
+    };
+    let mut all = vec![
+        "run",
+        "--release",
+        "--quiet",
+        "--package",
+        package,
+        "--example",
+        example,
+    ];
+    if !rest.is_empty() {
+        all.push("--");
+        all.extend(rest);
+    }
+    Run::cargo(root, &all).within(DEADLINE).status()
+}
+
+fn names() -> String {
+    let names = BENCHES
+        .iter()
+        .map(|(name, _, _, about)| format!("`{name}` ({about})"));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_none_is_a_wrong_command_line() {
+        let root = Root::of_this_checkout().unwrap();
+        for arguments in [&[][..], &["nothing"][..]] {
+            let error = run(&root, arguments).unwrap_err();
+            assert!(
+                error.is::<Usage>() && error.to_string().contains("`http`"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_bench_is_an_example_that_is_there() {
+        let root = Root::of_this_checkout().unwrap();
+        for (_, package, example, _) in BENCHES {
+            let path = root.join(&format!("crates/{package}/examples/{example}.rs"));
+            assert!(path.exists(), "{}", path.display());
+        }
+    }
+}
