@@ -69,7 +69,6 @@ fn dispatch(command: &str, arguments: &[&str]) -> Result<()> {
         "ci" => ci::run(&root, ci::Options::parse(arguments)?),
         "bench" => bench::run(&root, arguments),
         "fuzz" => fuzz::run(&root, arguments),
-        "bench" => bench::run(&root, arguments),
         name => match ci::stage(name) {
             Some(stage) if arguments.is_empty() => stage.run(&root),
             Some(_) => bail!(Usage(format!(
