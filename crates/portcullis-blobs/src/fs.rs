@@ -84,8 +84,8 @@ pub enum Durability {
     #[default]
     Fsync,
     /// As with [`Fsync`](Self::Fsync) a blob is on the disk before its put returns, but puts that run at the same
-    /// time share two syncs of the whole file system: one before the renames, one after. Many small blobs at once
-    /// are stored many times as fast; a single one is slower where others write to the same file system.
+    /// time share two syncs of the whole file system: one before the renames, one after. What that gains
+    /// depends on the file system (docs/blobs.md has figures); a single put is slower where others write to it too.
     Group,
     /// The operating system writes when it likes. After a power cut a blob may be missing or damaged; a damaged
     /// one is found when it is read and never returned.

@@ -9,6 +9,8 @@ use std::{
 use portcullis_types::ReasonCode;
 use serde::de::IgnoredAny;
 
+/// How much of a path is shown, in characters.
+const SHOWN_PATH: usize = 200;
 /// The longest arguments, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
 /// The deepest nesting; the arguments object itself is the first level.
@@ -139,7 +141,14 @@ impl<'a> Walk<'a> {
             self.expect(b':')?;
             push_key(&mut self.path, &key);
             if !keys.insert(key) {
-                let told = format!("the key `{}` stands twice", self.path);
+                // It goes into decisions and so into events: the model wrote it, and it may be long.
+                let shown: String = self
+                    .path
+                    .chars()
+                    .take(SHOWN_PATH)
+                    .flat_map(char::escape_debug)
+                    .collect();
+                let told = format!("the key `{shown}` stands twice");
                 return Err((ReasonCode::DenyArgumentsDuplicateKey, told));
             }
             self.value(depth + 1)?;

@@ -24,6 +24,8 @@ pub(crate) fn encode_message(message: &ClientJsonRpcMessage) -> Result<Vec<u8>, 
     let Some(raw) = raw_arguments(message) else {
         return serde_json::to_vec(message);
     };
+    // JSON first: within a string a raw newline is none, and must not become a space that is.
+    serde_json::from_str::<&RawValue>(raw)?;
     let raw = RawValue::from_string(raw.replace(['\n', '\r'], " "))?;
     let mut whole = members(&serde_json::to_string(message)?)?;
     for (name, value) in &mut whole.0 {
@@ -145,7 +147,15 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_an_error() {
-        for raw in ["", "{", "{}{}", "{\"a\":\"\n\"", "NaN", "{\"a\":\"line\nbreak\""] {
+        for raw in [
+            "{\"a\":\"x\ny\"}",
+            "",
+            "{",
+            "{}{}",
+            "{\"a\":\"\n\"",
+            "NaN",
+            "{\"a\":\"line\nbreak\"",
+        ] {
             assert!(sent(raw).is_err(), "{raw:?}");
         }
     }
