@@ -10,6 +10,7 @@
 //!   come, it parks, and tries again every [`Options::probe_every`] and on demand.
 //! - A connection without a call for [`Options::idle_after`] is closed and opened again by the next demand.
 //! - Draining lets the calls in flight end, for [`Options::drain_for`] at most.
+//! - A [`Relist`] says when the tools are listed anew: twice at most in a burst of changes, the last one never lost.
 //! - Nothing waits for ever: each state that waits for time has a timer, and an attempt that never reports is over
 //!   after [`Options::connect_within`].
 //!
@@ -33,9 +34,11 @@
 mod event;
 mod machine;
 mod options;
+mod relist;
 mod state;
 
 pub use event::{Command, Event, Transition};
 pub use machine::Machine;
 pub use options::Options;
+pub use relist::{Relist, Relisting};
 pub use state::{Cause, State};

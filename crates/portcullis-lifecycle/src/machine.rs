@@ -83,6 +83,14 @@ impl Machine {
         self.state == State::Connecting && self.failures >= self.park_after()
     }
 
+    /// Whether a tick at `now` would close the connection for want of calls. The shell sees to it first that none is
+    /// on its way.
+    #[must_use]
+    pub fn is_idle_due(&self, now: Duration) -> bool {
+        let due = self.waits_until();
+        self.state == State::Ready && self.in_flight == 0 && due.is_some_and(|due| due <= self.now.max(now))
+    }
+
     /// Takes an event that happened at `now` (since an epoch of the caller's choice; a time before the last one
     /// counts as the last one) and gives the commands to carry out, in order.
     pub fn on(&mut self, event: Event, now: Duration) -> Vec<Command> {

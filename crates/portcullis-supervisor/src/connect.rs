@@ -15,12 +15,13 @@ use rmcp::{
 use secrecy::SecretString;
 use thiserror::Error;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, OwnedSemaphorePermit, oneshot},
     time::{Instant, timeout, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    asking::Asking,
     connection::Connection,
     elicitation::ElicitationResponder,
     environment::{SpawnPlan, UnresolvedField},
@@ -41,6 +42,9 @@ const DISCOVER_WAIT: Duration = Duration::from_secs(2);
 
 /// How long what a child wrote before its end may take to be read from a pipe that something else holds open.
 const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// How long after its stop sequence a process may take to be gone.
+const DEATH_WAIT: Duration = Duration::from_secs(6);
 
 /// What every connection of a hub shares.
 #[derive(Clone)]
@@ -72,12 +76,60 @@ pub(crate) enum Era {
     Legacy,
 }
 
+/// What earlier connections told of the handshake that a server speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct EraMemory {
+    known: Option<Era>,
+    /// Connections in a row that came up in the older era after the newer one's question was left unanswered: once
+    /// may be a slow start, twice is how the server is.
+    silences: u8,
+    /// The server was slow to answer the newer era's question and refuses the older handshake: the question is put
+    /// once more, with all the time that there is.
+    patient: bool,
+}
+
+impl EraMemory {
+    fn attempts(self, protocol: Protocol) -> &'static [Era] {
+        match (protocol, self.known) {
+            (Protocol::Modern, _) => &[Era::Modern],
+            (Protocol::Initialize, _) | (Protocol::Auto, Some(Era::Legacy)) => &[Era::Legacy],
+            (Protocol::Auto, _) if self.patient => &[Era::Modern],
+            (Protocol::Auto, _) => &[Era::Modern, Era::Legacy],
+        }
+    }
+
+    /// What is remembered after a connection of `era`; `silent` says that the newer era's question went unanswered.
+    fn came_up(self, era: Era, silent: bool) -> Self {
+        let silences = if silent {
+            self.silences.saturating_add(1)
+        } else {
+            0
+        };
+        Self {
+            known: (!silent || silences > 1).then_some(era),
+            silences,
+            // It was slow, and will be again.
+            patient: self.patient && era == Era::Modern,
+        }
+    }
+
+    /// What is remembered after a connection that failed: nothing, since the server may be another one by now.
+    fn failed(self, silent: bool, error: &ConnectError) -> Self {
+        Self {
+            patient: silent && !self.patient && matches!(error, ConnectError::Handshake { .. }),
+            ..Self::default()
+        }
+    }
+}
+
 /// A connection that shook hands and listed its tools. Dropped, it ends: its process too.
 pub(crate) struct Established {
     pub(crate) connection: Arc<Connection>,
     pub(crate) tools: ToolList,
     pub(crate) tools_changed: Arc<Notify>,
     pub(crate) era: Era,
+    /// What the next connection is to know.
+    pub(crate) memory: EraMemory,
     pub(crate) process: Option<ProcessHandle>,
     pub(crate) stderr: StderrRing,
 }
@@ -103,6 +155,8 @@ pub(crate) enum ConnectError {
     Unresolved(#[from] UnresolvedField),
     #[error("{0}")]
     Spawn(std::io::Error),
+    #[error("its process before this one is still there {} s after it was told to stop", .0.as_secs_f64())]
+    StillThere(Duration),
     #[error("{0}")]
     Http(HttpError),
     #[error("the handshake took over {} s{}", .after.as_secs_f64(), said(.stderr))]
@@ -120,41 +174,74 @@ fn said(stderr: &Option<String>) -> String {
         .unwrap_or_default()
 }
 
-/// Connects to a server. `known` is the era that an earlier connection found; it is tried first.
+/// Connects to a server. `memory` is what earlier connections told, the error's other half what is to be remembered
+/// after this one.
 pub(crate) async fn connect(
     upstream: &Upstream,
     generation: u64,
-    known: Option<Era>,
+    memory: EraMemory,
     around: &Surroundings,
-) -> Result<Established, ConnectError> {
+) -> Result<Established, (ConnectError, EraMemory)> {
     let spec = upstream.spec();
-    let deadline = Instant::now() + spec.timeouts.connect;
-    let attempts: &[Era] = match (spec.protocol, known) {
-        (Protocol::Modern, _) => &[Era::Modern],
-        (Protocol::Initialize, _) | (Protocol::Auto, Some(Era::Legacy)) => &[Era::Legacy],
-        (Protocol::Auto, _) => &[Era::Modern, Era::Legacy],
-    };
+    let mut deadline = Instant::now() + spec.timeouts.connect;
+    let attempts = memory.attempts(spec.protocol);
+    let mut silent = false;
     let mut failure = None;
     for (at, era) in attempts.iter().enumerate() {
+        let before = Instant::now();
+        let turn = match turn(upstream, around).await {
+            Ok(turn) => turn,
+            Err(error) => return Err((error, memory)),
+        };
+        // The end of the process before takes nothing off this one's time.
+        deadline += before.elapsed();
         let last = at + 1 == attempts.len();
         let until = if last {
             deadline
         } else {
-            deadline.min(Instant::now() + DISCOVER_WAIT)
+            deadline.min(Instant::now() + DISCOVER_WAIT.min(spec.timeouts.connect / 2))
         };
-        match attempt(upstream, generation, *era, until, around).await {
-            Ok(established) => return Ok(established),
-            // What no other handshake can mend.
-            Err(error @ (ConnectError::Unresolved(_) | ConnectError::Spawn(_) | ConnectError::List(_))) => {
-                return Err(error);
+        match attempt(upstream, generation, *era, until, around, turn).await {
+            Ok(mut established) => {
+                established.memory = memory.came_up(*era, silent);
+                return Ok(established);
             }
-            Err(error) => failure = Some(error),
+            // What no other handshake can mend.
+            Err(
+                error @ (ConnectError::Unresolved(_)
+                | ConnectError::Spawn(_)
+                | ConnectError::StillThere(_)
+                | ConnectError::List(_)),
+            ) => return Err((error, EraMemory::default())),
+            Err(error) => {
+                silent |= !last && matches!(error, ConnectError::TimedOut { .. });
+                failure = Some(error);
+            }
         }
     }
-    Err(failure.unwrap_or(ConnectError::TimedOut {
+    let failure = failure.unwrap_or(ConnectError::TimedOut {
         after: spec.timeouts.connect,
         stderr: None,
-    }))
+    });
+    let memory = memory.failed(silent, &failure);
+    Err((failure, memory))
+}
+
+/// The turn to start this server's process: it comes when the one before is gone with all that the hub can see of it.
+/// None for a server that is no process.
+async fn turn(
+    upstream: &Upstream,
+    around: &Surroundings,
+) -> Result<Option<OwnedSemaphorePermit>, ConnectError> {
+    if matches!(upstream.spec().transport, TransportSpec::Http(_)) {
+        return Ok(None);
+    }
+    let most = around.stop.after_eof + around.stop.after_term + DEATH_WAIT;
+    let turns = Arc::clone(&upstream.shared().turn);
+    match timeout(most, turns.acquire_owned()).await {
+        Ok(turn) => Ok(turn.ok()),
+        Err(_) => Err(ConnectError::StillThere(most)),
+    }
 }
 
 /// One fresh connection with one handshake. Boxed: the compiler cannot see that the future is `Send` for every
@@ -165,12 +252,13 @@ fn attempt<'a>(
     era: Era,
     until: Instant,
     around: &'a Surroundings,
+    turn: Option<OwnedSemaphorePermit>,
 ) -> BoxFuture<'a, Result<Established, ConnectError>> {
     let spec = upstream.spec();
     let closed = CancellationToken::new();
     let client = ClientService {
         server: spec.id.clone(),
-        elicitation: around.elicitation.clone(),
+        asking: Arc::new(Asking::new(around.elicitation.clone())),
         progress: Arc::default(),
         tools_changed: Arc::default(),
     };
@@ -178,20 +266,20 @@ fn attempt<'a>(
         generation,
         era,
         until,
-        list: spec.timeouts.list,
+        upstream: upstream.clone(),
         client,
     };
     match &spec.transport {
         TransportSpec::Stdio(stdio) => Box::pin(async move {
             let begun = Instant::now();
-            let Ok(spawned) = timeout_at(until, spawn(stdio, around)).await else {
+            let Ok(spawned) = timeout_at(until, spawn(stdio, around, turn)).await else {
                 return Err(ConnectError::TimedOut {
                     after: until - begun,
                     stderr: None,
                 });
             };
             let (spawned, secrets) = spawned?;
-            let stderr = StderrRing::drain(spawned.stderr, secrets);
+            let stderr = StderrRing::drain(spawned.stderr, secrets, spawned.process.watch());
             close_when_it_ends(&spawned.process, closed.clone());
             let counters = Arc::<WireCounters>::default();
             let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone());
@@ -248,7 +336,7 @@ struct Handshake {
     generation: u64,
     era: Era,
     until: Instant,
-    list: Duration,
+    upstream: Upstream,
     client: ClientService,
 }
 
@@ -258,7 +346,7 @@ impl Handshake {
         transport: T,
         link: Link,
     ) -> Result<Established, ConnectError> {
-        let (server, elicitation) = (self.client.server.clone(), self.client.elicitation.clone());
+        let (server, asking) = (self.client.server.clone(), Arc::clone(&self.client.asking));
         let (progress, tools_changed) = (
             Arc::clone(&self.client.progress),
             Arc::clone(&self.client.tools_changed),
@@ -294,7 +382,7 @@ impl Handshake {
             .peer_info()
             .is_some_and(|info| info.capabilities.tools.is_some());
         let tools = match offers_tools {
-            true => list_tools(running.peer(), self.list, promotes_headers).await?,
+            true => list_tools(running.peer(), self.upstream.spec(), promotes_headers).await?,
             false => ToolList::default(),
         };
         let peer = running.peer().clone();
@@ -315,13 +403,14 @@ impl Handshake {
             progress,
             closed: link.closed,
             server,
-            elicitation,
+            asking,
         };
         Ok(Established {
             connection: Arc::new(connection),
             tools,
             tools_changed,
             era: self.era,
+            memory: EraMemory::default(),
             process: link.process,
             stderr: link.stderr,
         })
@@ -361,23 +450,36 @@ impl Link {
     }
 }
 
-/// Starts the process; gives with it the values that must not be shown.
+/// Starts the process; gives with it the values that must not be shown. `turn` is held until the process is gone,
+/// also where nobody waits for it any more.
 async fn spawn(
     stdio: &StdioSpec,
     around: &Surroundings,
+    turn: Option<OwnedSemaphorePermit>,
 ) -> Result<(SpawnedProcess, Vec<SecretString>), ConnectError> {
     let mut plan = SpawnPlan::resolve(stdio, around.sources.as_ref())?;
-    let spawned = around
-        .spawner
-        .spawn(&plan, around.stop)
-        .await
-        .map_err(ConnectError::Spawn)?;
-    let mut ended = spawned.process.watch();
+    let secrets = std::mem::take(&mut plan.secrets);
+    let (spawner, stop) = (Arc::clone(&around.spawner), around.stop);
+    let (tell, told) = oneshot::channel();
     around.children.spawn(async move {
-        // An error means that who waits for it is gone, and the process with it.
-        let _ = ended.wait_for(Option::is_some).await;
+        match spawner.spawn(&plan, stop).await {
+            Ok(spawned) => {
+                let mut ended = spawned.process.watch();
+                // Where nobody waits for it any more it is dropped right here, and so stopped.
+                let _ = tell.send(Ok(spawned));
+                // An error means that who waits for it is gone, and the process with it.
+                let _ = ended.wait_for(Option::is_some).await;
+            }
+            Err(error) => {
+                let _ = tell.send(Err(error));
+            }
+        }
+        drop(turn);
     });
-    Ok((spawned, std::mem::take(&mut plan.secrets)))
+    let spawned = told
+        .await
+        .unwrap_or_else(|_| Err(std::io::Error::other("the hub is ending")));
+    Ok((spawned.map_err(ConnectError::Spawn)?, secrets))
 }
 
 /// A child that is gone while something that left its group holds the pipe open would otherwise never be seen.
@@ -422,5 +524,53 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
     async fn close(&mut self) -> Result<(), T::Error> {
         self.closed.cancel();
         self.inner.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused() -> ConnectError {
+        ConnectError::Handshake {
+            reason: "no".to_owned(),
+            stderr: None,
+        }
+    }
+
+    fn late() -> ConnectError {
+        ConnectError::TimedOut {
+            after: DISCOVER_WAIT,
+            stderr: None,
+        }
+    }
+
+    #[test]
+    fn an_era_that_was_found_is_tried_alone_and_one_that_was_guessed_at_twice() {
+        let auto = |memory: EraMemory| memory.attempts(Protocol::Auto);
+        let both: &[Era] = &[Era::Modern, Era::Legacy];
+        let fresh = EraMemory::default();
+        assert_eq!(auto(fresh), both);
+        assert_eq!(auto(fresh.came_up(Era::Legacy, false)), [Era::Legacy]);
+        // The newer era falls back all the same: it costs nothing where it answers.
+        assert_eq!(auto(fresh.came_up(Era::Modern, false)), both);
+        // A question that was left unanswered may have come too early.
+        let once = fresh.came_up(Era::Legacy, true);
+        assert_eq!(auto(once), both);
+        assert_eq!(auto(once.came_up(Era::Legacy, true)), [Era::Legacy]);
+        assert_eq!(auto(once.came_up(Era::Modern, false)), both);
+    }
+
+    #[test]
+    fn a_failure_forgets_the_era_and_a_slow_newer_server_is_given_all_the_time_once() {
+        let known = EraMemory::default().came_up(Era::Legacy, false);
+        assert_eq!(known.failed(false, &refused()), EraMemory::default());
+        assert_eq!(known.failed(false, &late()), EraMemory::default());
+        let patient = EraMemory::default().failed(true, &refused());
+        assert_eq!(patient.attempts(Protocol::Auto), [Era::Modern]);
+        assert_eq!(patient.failed(true, &refused()), EraMemory::default());
+        let found = patient.came_up(Era::Modern, false);
+        assert_eq!(found.attempts(Protocol::Auto), [Era::Modern]);
+        assert_eq!(EraMemory::default().failed(true, &late()), EraMemory::default());
     }
 }

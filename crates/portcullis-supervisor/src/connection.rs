@@ -1,6 +1,5 @@
 use std::{sync::Arc, time::Duration};
 
-use portcullis_config::Timeouts;
 use portcullis_types::ServerId;
 use rmcp::{
     RoleClient,
@@ -11,11 +10,12 @@ use rmcp::{
     service::{Peer, PeerRequestOptions, RequestHandle, ServiceError},
 };
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    elicitation::ElicitationResponder,
+    asking::Asking,
+    deadline::CallDeadline,
     error::CallFault,
     gate::Gate,
     rounds::{InputRequired, MAX_ROUNDS, Round},
@@ -36,14 +36,14 @@ pub(crate) struct Connection {
     pub(crate) progress: Arc<ProgressTable>,
     pub(crate) closed: CancellationToken,
     pub(crate) server: ServerId,
-    pub(crate) elicitation: Option<Arc<dyn ElicitationResponder>>,
+    pub(crate) asking: Arc<Asking>,
 }
 
 impl Connection {
     /// Calls `tool` with `arguments`, the JSON text of an object, and gives the raw JSON text of the result.
     ///
-    /// The idle deadline is renewed by progress, the cap is not. Dropped while it waits, the server is told
-    /// `notifications/cancelled` once.
+    /// The idle deadline is renewed by progress, and stands still while a person is asked; the cap is one for all
+    /// rounds. Dropped while it waits, the server is told `notifications/cancelled` once.
     ///
     /// A tool that needs something of the user first is answered and called again, which the protocol means as one
     /// call.
@@ -51,11 +51,18 @@ impl Connection {
         &self,
         tool: &str,
         arguments: Arc<str>,
-        deadlines: Timeouts,
+        within: CallDeadline,
     ) -> Result<String, CallFault> {
+        // One pass for all rounds: between two of them the connection is as much in use as in each.
+        let Some(_pass) = self.gate.enter() else {
+            return Err(CallFault::NotSent {
+                reason: "the connection was being closed".to_owned(),
+            });
+        };
         let mut round = Round::default();
+        let mut idle = within.first();
         for number in 0..=MAX_ROUNDS {
-            let sent = self.send(tool, Arc::clone(&arguments), round, deadlines).await;
+            let sent = self.send(tool, Arc::clone(&arguments), round, idle, within).await;
             // The server has had the call since the first round, whatever became of a later one.
             let raw = if number == 0 {
                 sent?
@@ -68,65 +75,57 @@ impl Connection {
                     reason: error.to_string(),
                 })?,
             };
-            round = required
-                .answer(&self.server, self.elicitation.as_ref())
+            round = timeout_at(within.end(), required.answer(&self.server, &self.asking))
                 .await
+                .map_err(|_| CallFault::TimedOut {
+                    after: within.cap(),
+                    sent: true,
+                })?
                 .map_err(|reason| CallFault::BadReply { reason })?;
+            // What a person took to answer is not the server's.
+            idle = Instant::now() + within.idle();
         }
         Err(CallFault::BadReply {
             reason: format!("the tool asked for more than {MAX_ROUNDS} rounds of input"),
         })
     }
 
-    /// Sends one request and waits for its reply.
+    /// Sends one request and waits for its reply, until `idle` if nothing is heard of it.
     async fn send(
         &self,
         tool: &str,
         arguments: Arc<str>,
         round: Round,
-        deadlines: Timeouts,
+        mut idle: Instant,
+        within: CallDeadline,
     ) -> Result<String, CallFault> {
-        let Some(_pass) = self.gate.enter() else {
-            return Err(CallFault::NotSent {
-                reason: "the connection was being closed".to_owned(),
-            });
-        };
-        let started = Instant::now();
         let ticket = Arc::new(Ticket::default());
-        let mut params = CallToolRequestParams::new(tool.to_owned());
-        params.input_responses = round.responses;
-        params.request_state = round.state;
-        let mut request = CallToolRequest::new(params);
-        request.extensions.insert(RawArguments(arguments));
-        request.extensions.insert(CallCap(deadlines.call_max));
-        request.extensions.insert(Arc::clone(&ticket));
+        let request = request(tool, arguments, round, within, &ticket);
         let queued = self.peer.send_request_with_option(
             ClientRequest::CallToolRequest(request),
             PeerRequestOptions::no_options(),
         );
-        let cap = started + deadlines.call_max;
+        let cap = within.end();
         let handle = tokio::select! {
+            biased;
             handle = queued => handle.map_err(|error| self.fault(error, &ticket))?,
-            () = sleep_until(started + deadlines.call) => {
-                return Err(CallFault::TimedOut { after: deadlines.call, sent: !ticket.withdraw() });
-            }
+            () = sleep_until(idle.min(cap)) => return Err(overdue(idle, within, &ticket)),
         };
         let progress = self.progress.watch(handle.progress_token.clone());
         let mut call = InFlight {
             handle: Some(handle),
             ticket: Arc::clone(&ticket),
         };
-        let mut idle = started + deadlines.call;
         loop {
             tokio::select! {
                 biased;
                 reply = call.reply() => return reply.and_then(raw_result).map_err(|error| self.fault(error, &ticket)),
-                () = progress.renewed() => idle = Instant::now() + deadlines.call,
-                () = sleep_until(idle.min(cap)) => {
-                    let after = if cap <= idle { deadlines.call_max } else { deadlines.call };
+                () = progress.renewed() => idle = Instant::now() + within.idle(),
+                () = sleep_until(idle.min(cap)) => match self.asking.renews(idle, within.idle()) {
+                    Some(later) if Instant::now() < cap => idle = later,
                     // Dropping the call tells the server, where it was not withdrawn.
-                    return Err(CallFault::TimedOut { after, sent: !ticket.withdraw() });
-                }
+                    _ => return Err(overdue(idle, within, &ticket)),
+                },
             }
         }
     }
@@ -163,6 +162,37 @@ impl Connection {
             },
             other => lost(other.to_string(), ticket),
         }
+    }
+}
+
+fn request(
+    tool: &str,
+    arguments: Arc<str>,
+    round: Round,
+    within: CallDeadline,
+    ticket: &Arc<Ticket>,
+) -> CallToolRequest {
+    let mut params = CallToolRequestParams::new(tool.to_owned());
+    params.input_responses = round.responses;
+    params.request_state = round.state;
+    let mut request = CallToolRequest::new(params);
+    request.extensions.insert(RawArguments(arguments));
+    let left = within.end().saturating_duration_since(Instant::now());
+    request.extensions.insert(CallCap(left));
+    request.extensions.insert(Arc::clone(ticket));
+    request
+}
+
+/// The fault of a call whose time is over: its idle deadline's, or the cap's.
+fn overdue(idle: Instant, within: CallDeadline, ticket: &Ticket) -> CallFault {
+    let after = if within.end() <= idle {
+        within.cap()
+    } else {
+        within.idle()
+    };
+    CallFault::TimedOut {
+        after,
+        sent: !ticket.withdraw(),
     }
 }
 

@@ -6,7 +6,7 @@ use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use url::Url;
 
 /// How long a person may take to answer.
-const WAIT: Duration = Duration::from_secs(120);
+pub(crate) const WAIT: Duration = Duration::from_secs(120);
 
 /// What a server wants to know of the user. MCP 2026-07-28, client features, elicitation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,15 +40,15 @@ pub enum ElicitationReply {
 
 /// Answers servers' elicitations. With none, each is declined at once.
 pub trait ElicitationResponder: Send + Sync + fmt::Debug {
-    /// The answer to `request` of `server`. Bounded by the caller's deadline.
+    /// The answer to `request` of `server`. After 120 s, or when the call that asked is over, the future is dropped,
+    /// and the server is told that the user cancelled.
     fn respond(&self, server: ServerId, request: ElicitationRequest) -> BoxFuture<'_, ElicitationReply>;
 }
 
-/// Answers one elicitation: by the responder, within its time; declined where there is none, or where the request
-/// is none that a person could be shown.
+/// Answers one elicitation by the responder; declined where the request is none that a person could be shown.
 pub(crate) async fn elicit(
     server: &ServerId,
-    responder: Option<&Arc<dyn ElicitationResponder>>,
+    responder: &Arc<dyn ElicitationResponder>,
     params: Option<ElicitRequestParams>,
 ) -> ElicitResult {
     let request = match params {
@@ -66,11 +66,7 @@ pub(crate) async fn elicit(
         },
         _ => return ElicitResult::new(ElicitationAction::Decline),
     };
-    let Some(responder) = responder else {
-        return ElicitResult::new(ElicitationAction::Decline);
-    };
-    let reply = tokio::time::timeout(WAIT, responder.respond(server.clone(), request));
-    match reply.await.unwrap_or(ElicitationReply::Cancel) {
+    match responder.respond(server.clone(), request).await {
         ElicitationReply::Accept(content) => match content.as_deref().map(serde_json::from_str).transpose() {
             Ok(content) => {
                 let mut result = ElicitResult::new(ElicitationAction::Accept);

@@ -15,6 +15,9 @@ pub enum SupervisorError {
     /// Children were still there when the stop sequence's time was over.
     #[error("some servers' processes were still there {0:?} after they were told to stop")]
     Lingering(Duration),
+    /// No server has this id.
+    #[error("no server is called `{0}`")]
+    Unknown(ServerId),
     /// Two specs have one id.
     #[error("two servers are called `{0}`")]
     Duplicate(ServerId),

@@ -40,6 +40,7 @@ mod upstream;
 
 mod connect;
 mod connection;
+mod deadline;
 mod gate;
 mod listen;
 mod rounds;
@@ -51,11 +52,13 @@ mod encode;
 mod http;
 mod transport;
 
+mod asking;
 mod elicitation;
 mod environment;
 mod spawn;
 mod stderr;
 
+pub use deadline::CallDeadline;
 pub use elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder};
 pub use environment::{SpawnPlan, UnresolvedField};
 pub use error::{CallFault, SupervisorError};

@@ -1,17 +1,18 @@
 //! Multi round trips (MCP 2026-07-28, SEP-2322): a tool that needs something of the user first answers with what it
 //! needs, and is called again with the answers. The SDK does not see these results, since they pass as raw text.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use portcullis_types::ServerId;
 use rmcp::model::ElicitRequestParams;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::elicitation::{ElicitationResponder, elicit};
+use crate::asking::{Asking, Holds};
 
-/// The most rounds that one call may take.
+/// The most rounds that one call may take, and the most questions that one of them may hold.
 pub(crate) const MAX_ROUNDS: usize = 8;
+const MAX_QUESTIONS: usize = 8;
 
 /// What goes along with a call that is made again.
 #[derive(Debug, Clone, Default)]
@@ -57,11 +58,13 @@ impl InputRequired {
 
     /// The next round, with an answer to each question. Only elicitations are answered; the error names what else
     /// was wanted.
-    pub(crate) async fn answer(
-        self,
-        server: &ServerId,
-        responder: Option<&Arc<dyn ElicitationResponder>>,
-    ) -> Result<Round, String> {
+    pub(crate) async fn answer(self, server: &ServerId, asking: &Asking) -> Result<Round, String> {
+        let count = self.input_requests.len();
+        if count > MAX_QUESTIONS {
+            return Err(format!(
+                "the tool asks {count} questions at once, and {MAX_QUESTIONS} is the most"
+            ));
+        }
         let mut responses = BTreeMap::new();
         for (key, request) in self.input_requests {
             if request.method != "elicitation/create" {
@@ -76,7 +79,7 @@ impl InputRequired {
                 ));
             }
             let params = serde_json::from_value::<ElicitRequestParams>(request.params).ok();
-            let result = elicit(server, responder, params).await;
+            let result = asking.ask(server, params, Holds::ItsOwn).await;
             responses.insert(
                 key,
                 serde_json::to_value(result).map_err(|error| error.to_string())?,
@@ -101,7 +104,10 @@ mod tests {
     #[tokio::test]
     async fn with_nobody_to_answer_each_elicitation_is_declined_and_the_state_goes_back() {
         let required = InputRequired::read(ELICITS).unwrap().unwrap();
-        let round = required.answer(&"a".parse().unwrap(), None).await.unwrap();
+        let round = required
+            .answer(&"a".parse().unwrap(), &Asking::new(None))
+            .await
+            .unwrap();
         assert_eq!(round.state.as_deref(), Some("séal"));
         let responses = serde_json::to_value(round.responses.unwrap()).unwrap();
         assert_eq!(
@@ -114,8 +120,25 @@ mod tests {
     async fn what_else_is_wanted_of_the_client_is_refused_by_name() {
         let raw = r#"{"resultType":"input_required","inputRequests":{"x":{"method":"files/all"}}}"#;
         let required = InputRequired::read(raw).unwrap().unwrap();
-        let error = required.answer(&"a".parse().unwrap(), None).await.unwrap_err();
+        let error = required
+            .answer(&"a".parse().unwrap(), &Asking::new(None))
+            .await
+            .unwrap_err();
         assert!(error.contains("`files/all`"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_round_of_too_many_questions_is_refused_as_a_whole() {
+        let many: BTreeMap<_, _> = (0..=MAX_QUESTIONS)
+            .map(|n| (n.to_string(), serde_json::json!({"method": "elicitation/create"})))
+            .collect();
+        let raw = serde_json::json!({"resultType": "input_required", "inputRequests": many}).to_string();
+        let required = InputRequired::read(&raw).unwrap().unwrap();
+        let error = required
+            .answer(&"a".parse().unwrap(), &Asking::new(None))
+            .await
+            .unwrap_err();
+        assert!(error.contains("9 questions"), "{error}");
     }
 
     #[test]

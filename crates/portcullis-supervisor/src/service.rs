@@ -20,12 +20,12 @@ use rmcp::{
 };
 use tokio::sync::Notify;
 
-use crate::elicitation::{ElicitationResponder, elicit};
+use crate::asking::{Asking, Holds};
 
 /// One connection's client side.
 pub(crate) struct ClientService {
     pub(crate) server: ServerId,
-    pub(crate) elicitation: Option<Arc<dyn ElicitationResponder>>,
+    pub(crate) asking: Arc<Asking>,
     pub(crate) progress: Arc<ProgressTable>,
     pub(crate) tools_changed: Arc<Notify>,
 }
@@ -39,7 +39,8 @@ impl Service<RoleClient> for ClientService {
         match request {
             ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
             ServerRequest::ElicitRequest(request) => {
-                let result = elicit(&self.server, self.elicitation.as_ref(), Some(request.params)).await;
+                let params = Some(request.params);
+                let result = self.asking.ask(&self.server, params, Holds::Any).await;
                 Ok(ClientResult::ElicitResult(result))
             }
             // An elicitation whose schema the SDK cannot hold is still an elicitation, and nobody can answer it.
@@ -69,10 +70,7 @@ impl Service<RoleClient> for ClientService {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         // Declared only where somebody can answer; a server that asks all the same is declined.
-        capabilities.elicitation = self
-            .elicitation
-            .as_ref()
-            .map(|_| ElicitationCapability::default());
+        capabilities.elicitation = self.asking.is_answered().then(ElicitationCapability::default);
         let mut info = ClientConfig::new(
             capabilities,
             Implementation::new("portcullis", env!("CARGO_PKG_VERSION")),

@@ -2,13 +2,20 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use secrecy::{ExposeSecret, SecretString};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    sync::watch,
+    time::sleep,
+};
 
 /// How much of a server's standard error is kept, in bytes.
 const RING_BYTES: usize = 64 * 1024;
+/// How long what a process wrote before its end may take to be read from a pipe that something else holds open.
+const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// The end of what a server wrote to its standard error. It is always read: a full pipe would block the server.
 #[derive(Clone, Default)]
@@ -19,10 +26,11 @@ pub struct StderrRing {
 }
 
 impl StderrRing {
-    /// Starts reading `stderr` until it ends.
+    /// Starts reading `stderr` until it ends, or until its process has: what left it may hold the pipe open for ever.
     pub(crate) fn drain(
         mut stderr: impl AsyncRead + Send + Unpin + 'static,
         secrets: Vec<SecretString>,
+        mut ended: watch::Receiver<Option<String>>,
     ) -> Self {
         let ring = Self {
             bytes: Arc::default(),
@@ -30,9 +38,19 @@ impl StderrRing {
         };
         let writer = ring.clone();
         tokio::spawn(async move {
-            let mut chunk = vec![0; 8 * 1024];
-            while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
-                writer.push(chunk.get(..count).unwrap_or_default());
+            let over = async {
+                let _ = ended.wait_for(Option::is_some).await;
+                sleep(LAST_WORDS).await;
+            };
+            let read = async {
+                let mut chunk = vec![0; 8 * 1024];
+                while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
+                    writer.push(chunk.get(..count).unwrap_or_default());
+                }
+            };
+            tokio::select! {
+                () = read => {}
+                () = over => {}
             }
         });
         ring
@@ -89,6 +107,24 @@ mod tests {
         ring.push(b"\nlast words\n\n");
         assert_eq!(ring.text().len(), RING_BYTES);
         assert_eq!(ring.last_line().as_deref(), Some("last words"));
+    }
+
+    /// What left its process holds its standard error open, for ever.
+    #[tokio::test(start_paused = true)]
+    async fn reading_ends_a_moment_after_the_process() {
+        use tokio::io::AsyncWriteExt;
+
+        let (mut held, stderr) = tokio::io::duplex(64);
+        let (report, ended) = watch::channel(None);
+        let ring = StderrRing::drain(stderr, Vec::new(), ended);
+        report.send_replace(Some("exit status: 0".to_owned()));
+        held.write_all(b"last words\n").await.unwrap();
+        sleep(LAST_WORDS * 2).await;
+        assert_eq!(ring.last_line().as_deref(), Some("last words"));
+        assert!(
+            held.write_all(b"to nobody\n").await.is_err(),
+            "the reader is gone"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use portcullis_config::{Profile, ServerSpec};
 use rmcp::{
     RoleClient,
     model::{ClientRequest, ListToolsRequest, PaginatedRequestParams},
@@ -42,6 +43,11 @@ pub struct ToolList {
     pub tools: Vec<ToolDefinition>,
     /// What was dropped, and why; a sentence each.
     pub reports: Vec<String>,
+    /// For how long its server calls the list fresh, the least of all pages (`ttlMs`; MCP 2026-07-28, caching): then
+    /// it is listed anew. With none it stands until the server says that it changed.
+    pub ttl: Option<Duration>,
+    /// Whether its server says that the list is for this client alone (`cacheScope`), on any page.
+    pub private: bool,
 }
 
 /// Why a listing failed as a whole.
@@ -51,6 +57,8 @@ pub(crate) enum ListError {
     TimedOut(Duration),
     #[error("listing tools failed: {0}")]
     Service(ServiceError),
+    #[error("it offers {count} tools, and {most} is the most that its definition allows (`limits.tools`)")]
+    TooMany { count: usize, most: usize },
     #[error("the list of tools cannot be read: {0}")]
     Unreadable(serde_json::Error),
 }
@@ -61,19 +69,31 @@ struct Page<'a> {
     tools: Vec<&'a RawValue>,
     #[serde(default, rename = "nextCursor")]
     next_cursor: Option<String>,
+    // Hints, so that one of the wrong type costs nobody the list.
+    #[serde(borrow, default, rename = "ttlMs")]
+    ttl_ms: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "cacheScope")]
+    cache_scope: Option<&'a RawValue>,
 }
 
 /// All pages, with one deadline for them together. Where arguments go into headers, `headers`, a tool that names them
 /// badly is dropped.
 pub(crate) async fn list_tools(
     peer: &Peer<RoleClient>,
-    deadline: Duration,
+    spec: &ServerSpec,
     headers: bool,
 ) -> Result<ToolList, ListError> {
-    let listed = timeout(deadline, list_pages(peer))
+    let deadline = spec.timeouts.list;
+    let mut list = timeout(deadline, list_pages(peer))
         .await
-        .map_err(|_| ListError::TimedOut(deadline))?;
-    listed.map(|list| if headers { list.with_good_headers() } else { list })
+        .map_err(|_| ListError::TimedOut(deadline))??;
+    if headers {
+        list = list.with_good_headers();
+    }
+    list.at_most(
+        usize::try_from(spec.limits.tools).unwrap_or(usize::MAX),
+        spec.profile,
+    )
 }
 
 async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
@@ -102,6 +122,7 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
             .and_then(raw_result)
             .map_err(ListError::Service)?;
         let page: Page<'_> = serde_json::from_str(&raw).map_err(ListError::Unreadable)?;
+        listing.hints(page.ttl_ms, page.cache_scope);
         let mut next = page.next_cursor;
         for entries in page.tools.chunks(ENTRIES_A_TURN) {
             for tool in entries {
@@ -131,6 +152,21 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
 }
 
 impl ToolList {
+    /// More tools than a server may offer: in the strict profile its connection fails, else the first ones stay.
+    fn at_most(mut self, most: usize, profile: Profile) -> Result<Self, ListError> {
+        let count = self.tools.len();
+        if count > most {
+            if profile == Profile::Strict {
+                return Err(ListError::TooMany { count, most });
+            }
+            self.tools.truncate(most);
+            self.reports.push(format!(
+                "there are {count} tools and {most} may be offered (`limits.tools`); the first ones are"
+            ));
+        }
+        Ok(self)
+    }
+
     /// MCP 2026-07-28, streamable HTTP (SEP-2243): a tool whose `x-mcp-header` annotations break the rules is not to
     /// be offered.
     fn with_good_headers(mut self) -> Self {
@@ -183,6 +219,14 @@ impl Listing {
                 self.list.tools.push(tool);
             }
         }
+    }
+
+    /// The least time to live of all pages holds, and the most private scope.
+    fn hints(&mut self, ttl_ms: Option<&RawValue>, cache_scope: Option<&RawValue>) {
+        let millis = ttl_ms.and_then(|raw| serde_json::from_str::<u64>(raw.get()).ok());
+        let ttl = millis.map(Duration::from_millis);
+        self.list.ttl = self.list.ttl.into_iter().chain(ttl).min();
+        self.list.private |= cache_scope.is_some_and(|raw| raw.get() == r#""private""#);
     }
 
     fn report(&mut self, text: String) {
@@ -318,6 +362,41 @@ mod tests {
             "x".repeat(MAX_BYTES)
         );
         assert!(list(&[&huge]).tools.is_empty());
+    }
+
+    #[test]
+    fn more_tools_than_the_limit_are_cut_or_refused_by_profile() {
+        let three = list(
+            &["a", "b", "c"]
+                .map(|name| format!(r#"{{"name":"{name}","inputSchema":{{}}}}"#))
+                .each_ref()
+                .map(String::as_str),
+        );
+        let cut = three.clone().at_most(2, Profile::Desktop).unwrap();
+        assert_eq!(cut.tools, three.tools[..2]);
+        assert!(cut.reports[0].contains("3 tools and 2"), "{:?}", cut.reports);
+        assert_eq!(three.clone().at_most(3, Profile::Strict).unwrap(), three);
+        let error = three.at_most(2, Profile::Strict).unwrap_err().to_string();
+        assert!(error.contains("offers 3 tools, and 2 is the most"), "{error}");
+    }
+
+    #[test]
+    fn the_least_time_to_live_of_all_pages_holds_and_the_most_private_scope() {
+        let mut listing = Listing::default();
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        for (ttl, scope) in [
+            (None, None),
+            (Some("60000"), Some(r#""public""#)),
+            (Some("1500"), Some(r#""private""#)),
+            (Some("-1"), Some("7")),
+            (Some(r#""soon""#), None),
+        ] {
+            let (ttl, scope) = (ttl.map(raw), scope.map(raw));
+            listing.hints(ttl.as_deref(), scope.as_deref());
+        }
+        let list = listing.finish();
+        assert_eq!(list.ttl, Some(Duration::from_millis(1_500)));
+        assert!(list.private);
     }
 
     #[test]

@@ -1,18 +1,19 @@
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use portcullis_config::{ServerSpec, Timeouts};
 use portcullis_egress::{EgressCounters, EgressLog};
 use portcullis_types::ServerId;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     time::{Instant, timeout_at},
 };
 
 use crate::{
     connection::Connection,
+    deadline::CallDeadline,
     error::CallFault,
     tools::{ToolDefinition, ToolList},
 };
@@ -27,16 +28,50 @@ pub struct Upstream(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) spec: ServerSpec,
     /// Published by the actor, read by callers without asking it.
-    pub(crate) slot: watch::Sender<Slot>,
+    // INVARIANT: what is stopped stays stopped.
+    slot: watch::Sender<Slot>,
     /// A call wants the server although it is not ready.
     pub(crate) demand: Notify,
     /// Where the connections of all its lives are counted.
     pub(crate) egress: EgressLog,
     /// The version of the newest listing. Here and not with the actor, so that it grows through all of them.
     listings: AtomicU64,
+    /// Whether it is switched on, through all its actors.
+    pub(crate) enabled: AtomicBool,
+    /// One process at a time: who starts one holds the turn until that process is gone.
+    pub(crate) turn: Arc<Semaphore>,
 }
 
+/// The state of a server that is over for good, as events name it.
+const STOPPED: &str = "stopped";
+
 impl Shared {
+    /// Says where the server stands from now on.
+    pub(crate) fn publish(&self, slot: Slot) {
+        self.slot.send_if_modified(|current| {
+            let stopped = matches!(current, Slot::Down { state: STOPPED, .. });
+            if !stopped {
+                *current = slot;
+            }
+            !stopped
+        });
+    }
+
+    /// The server is over: whoever waits hears it at once, and whatever its actor still says is not heard.
+    pub(crate) fn publish_stopped(&self, reason: &str) {
+        self.publish(Slot::Down {
+            state: STOPPED,
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Its connection is gone, with the actor that held it; a new one will say more.
+    pub(crate) fn publish_lost(&self) {
+        if matches!(&*self.slot.borrow(), Slot::Ready(_)) {
+            self.publish(Slot::Waiting);
+        }
+    }
+
     /// The version of a listing that has just ended.
     pub(crate) fn next_version(&self) -> u64 {
         self.listings.fetch_add(1, Ordering::AcqRel) + 1
@@ -82,6 +117,8 @@ impl Upstream {
         };
         let (slot, _) = watch::channel(slot);
         Self(Arc::new(Shared {
+            enabled: AtomicBool::new(spec.enabled),
+            turn: Arc::new(Semaphore::new(1)),
             spec,
             slot,
             demand: Notify::new(),
@@ -156,6 +193,32 @@ impl Upstream {
     }
 }
 
+impl Upstream {
+    /// Calls `tool` with `arguments`, the JSON text of an object, on whichever connection there is or comes within
+    /// the deadline. A call of which nothing was sent goes out on the next connection; one that was sent never again.
+    ///
+    /// # Errors
+    /// [`CallFault`], which says whether the server may have acted.
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: Arc<str>,
+        within: CallDeadline,
+    ) -> Result<String, CallFault> {
+        // After a failure only a newer connection will do, and each has a listing of its own.
+        let mut at_least = 0;
+        loop {
+            let ready = self.ready(within.first(), at_least).await?;
+            match ready.call_within(tool, Arc::clone(&arguments), within).await {
+                Err(CallFault::NotSent { .. }) if Instant::now() < within.first() => {
+                    at_least = ready.version() + 1;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
 impl Ready {
     /// Calls `tool` with `arguments`, the JSON text of an object; gives the JSON text of the result as the server
     /// wrote it. Sent once, and never again by this.
@@ -168,7 +231,21 @@ impl Ready {
         arguments: Arc<str>,
         deadlines: Timeouts,
     ) -> Result<String, CallFault> {
-        self.connection.call(tool, arguments, deadlines).await
+        self.call_within(tool, arguments, CallDeadline::from_now(deadlines))
+            .await
+    }
+
+    /// As [`call`](Self::call), for a call that has begun before, and may have waited or been tried already.
+    ///
+    /// # Errors
+    /// [`CallFault`], which says whether the server may have acted.
+    pub async fn call_within(
+        &self,
+        tool: &str,
+        arguments: Arc<str>,
+        within: CallDeadline,
+    ) -> Result<String, CallFault> {
+        self.connection.call(tool, arguments, within).await
     }
 
     /// Which listing [`tool`](Self::tool) answers from; grows with each.

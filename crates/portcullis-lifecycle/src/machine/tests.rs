@@ -228,6 +228,19 @@ fn idle_counts_from_the_last_call_and_never_closes_one_in_flight() {
 }
 
 #[test]
+fn an_idle_close_is_seen_coming() {
+    let mut world = World::ready();
+    let half_an_hour = 1_800 * SECOND;
+    assert!(!world.machine.is_idle_due(half_an_hour - SECOND));
+    assert!(world.machine.is_idle_due(half_an_hour));
+    world.on(Event::CallStarted);
+    assert!(!world.machine.is_idle_due(half_an_hour), "a call is in flight");
+    world.on(Event::CallEnded);
+    world.pass(half_an_hour);
+    assert!(!world.machine.is_idle_due(world.now), "it is closed");
+}
+
+#[test]
 fn without_an_idle_deadline_a_connection_stays() {
     let mut world = World::started(Options {
         idle_after: None,

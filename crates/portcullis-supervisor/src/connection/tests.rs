@@ -7,11 +7,38 @@ use tokio::{
     task::JoinHandle,
 };
 
+use portcullis_config::Timeouts;
+
 use super::*;
-use crate::{service::ClientService, transport::StdioTransport};
+use crate::{
+    elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder},
+    service::ClientService,
+    transport::StdioTransport,
+};
 
 const IDLE: Duration = Duration::from_secs(10);
 const CAP: Duration = Duration::from_secs(35);
+
+static QUESTION: std::sync::LazyLock<Value> = std::sync::LazyLock::new(
+    || json!({"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}),
+);
+
+/// A person who answers after so long.
+#[derive(Debug)]
+struct Person(Duration);
+
+impl ElicitationResponder for Person {
+    fn respond(
+        &self,
+        _: ServerId,
+        _: ElicitationRequest,
+    ) -> futures::future::BoxFuture<'_, ElicitationReply> {
+        Box::pin(async {
+            tokio::time::sleep(self.0).await;
+            ElicitationReply::Accept(None)
+        })
+    }
+}
 
 /// A connection that has shaken hands, and the hand-played server at its other end.
 struct Rig {
@@ -23,6 +50,11 @@ struct Rig {
 impl Rig {
     /// `pipe_bytes` is what the pipes hold before a writer has to wait.
     async fn new(pipe_bytes: usize) -> Self {
+        Self::with(pipe_bytes, None).await
+    }
+
+    async fn with(pipe_bytes: usize, responder: Option<Arc<dyn ElicitationResponder>>) -> Self {
+        let asking = Arc::new(Asking::new(responder));
         let (ours, theirs) = duplex(pipe_bytes);
         let (reader, writer) = split(ours);
         let (heard, speak) = split(theirs);
@@ -31,7 +63,7 @@ impl Rig {
         let closed = CancellationToken::new();
         let client = ClientService {
             server: "s".parse().unwrap(),
-            elicitation: None,
+            asking: Arc::clone(&asking),
             progress: Arc::default(),
             tools_changed: Arc::default(),
         };
@@ -64,7 +96,7 @@ impl Rig {
             progress,
             closed,
             server: "s".parse().unwrap(),
-            elicitation: None,
+            asking,
         };
         Self {
             connection: Arc::new(connection),
@@ -82,8 +114,18 @@ impl Rig {
         };
         tokio::spawn(async move {
             let began = Instant::now();
-            (connection.call("t", arguments, deadlines).await, began.elapsed())
+            let within = CallDeadline::from_now(deadlines);
+            (connection.call("t", arguments, within).await, began.elapsed())
         })
+    }
+
+    /// The server asks for input in the place of the result of the call `id`.
+    async fn require_input(&mut self, id: &Value) {
+        let ask = json!({"method": "elicitation/create", "params": QUESTION.clone()});
+        let result =
+            json!({"resultType": "input_required", "inputRequests": {"a": ask}, "requestState": "s"});
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+            .await;
     }
 
     async fn hear(&mut self) -> Value {
@@ -264,20 +306,115 @@ async fn a_shut_gate_sends_nothing() {
 /// Once the server has seen a round of a call, no later trouble makes the call one that was not sent.
 #[tokio::test(start_paused = true)]
 async fn a_later_round_that_is_not_sent_leaves_the_outcome_unknown() {
-    let mut rig = Rig::new(64 * 1024).await;
+    let person = Arc::new(Person(Duration::from_secs(5)));
+    let mut rig = Rig::with(64 * 1024, Some(person)).await;
     let call = rig.call("{}");
     let id = rig.hear().await["id"].clone();
-    // Shut before the second round can begin.
-    rig.connection.gate.shut();
-    let ask = json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}});
-    let result = json!({"resultType": "input_required", "inputRequests": {"a": ask}, "requestState": "s"});
-    rig.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
-        .await;
+    rig.require_input(&id).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The connection ends before the second round can begin.
+    let Rig { heard, speak, .. } = rig;
+    drop((heard, speak));
     let (result, _) = call.await.unwrap();
     assert!(
         matches!(result, Err(CallFault::OutcomeUnknown { .. })),
         "{result:?}"
     );
+}
+
+/// A gate that is shut between two rounds lets the call that is inside end.
+#[tokio::test(start_paused = true)]
+async fn a_call_stays_inside_through_all_its_rounds() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let call = rig.call("{}");
+    let id = rig.hear().await["id"].clone();
+    assert!(!rig.connection.gate.shut_if_empty());
+    rig.connection.gate.shut();
+    rig.require_input(&id).await;
+    let id = rig.hear().await["id"].clone();
+    assert_eq!(rig.connection.gate.inside(), 1);
+    rig.say(&json!({"jsonrpc": "2.0", "id": id, "result": {}})).await;
+    assert_eq!(call.await.unwrap().0, Ok("{}".to_owned()));
+    rig.connection.gate.emptied().await;
+}
+
+/// However often a tool asks, the cap is one for all rounds, and for the people between them.
+#[tokio::test(start_paused = true)]
+async fn the_cap_holds_over_all_rounds() {
+    let person = Arc::new(Person(Duration::from_secs(8)));
+    let mut rig = Rig::with(64 * 1024, Some(person)).await;
+    let call = rig.call("{}");
+    for _ in 0..5 {
+        let id = rig.hear().await["id"].clone();
+        rig.require_input(&id).await;
+    }
+    let (result, took) = call.await.unwrap();
+    assert_eq!(
+        result,
+        Err(CallFault::TimedOut {
+            after: CAP,
+            sent: true
+        })
+    );
+    assert_eq!(took, CAP);
+}
+
+/// A server of the older era asks while its call is in flight: the person's time is not the server's.
+#[tokio::test(start_paused = true)]
+async fn the_idle_deadline_stands_still_while_a_person_is_asked() {
+    let person = Arc::new(Person(Duration::from_secs(15)));
+    let mut rig = Rig::with(64 * 1024, Some(person)).await;
+    let call = rig.call("{}");
+    let id = rig.hear().await["id"].clone();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    rig.say(
+        &json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": QUESTION.clone()}),
+    )
+    .await;
+    let answer = rig.hear().await;
+    assert_eq!(
+        (&answer["id"], &answer["result"]["action"]),
+        (&json!("q"), &json!("accept"))
+    );
+    tokio::time::sleep(IDLE / 2).await;
+    assert!(!call.is_finished());
+    rig.say(&json!({"jsonrpc": "2.0", "id": id, "result": {}})).await;
+    let (result, took) = call.await.unwrap();
+    assert_eq!((result, took), (Ok("{}".to_owned()), Duration::from_secs(25)));
+
+    // A server that has its answer and says nothing more is out of time as ever.
+    let call = rig.call("{}");
+    rig.hear().await;
+    rig.say(
+        &json!({"jsonrpc": "2.0", "id": "r", "method": "elicitation/create", "params": QUESTION.clone()}),
+    )
+    .await;
+    let (result, took) = call.await.unwrap();
+    assert!(
+        matches!(result, Err(CallFault::TimedOut { sent: true, .. })),
+        "{result:?}"
+    );
+    assert_eq!(took, Duration::from_secs(15) + IDLE);
+}
+
+/// What a call waited before it was sent is taken off its deadline.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_began_before_has_only_what_is_left() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let began = Instant::now();
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    let within = CallDeadline::since(began, Timeouts::uniform(IDLE));
+    let fault = rig.connection.call("t", "{}".into(), within).await.unwrap_err();
+    assert_eq!(
+        fault,
+        CallFault::TimedOut {
+            after: IDLE,
+            sent: true
+        }
+    );
+    assert_eq!(began.elapsed(), IDLE);
+    let id = rig.hear().await["id"].clone();
+    rig.assert_cancelled_once(&id).await;
 }
 
 #[tokio::test(start_paused = true)]

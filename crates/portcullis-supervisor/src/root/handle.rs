@@ -2,6 +2,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use portcullis_config::{ServerSpec, Sources};
 use portcullis_egress::{EgressLog, EgressRules};
+use portcullis_lifecycle::Event;
 use portcullis_types::ServerId;
 use ractor::{Actor, ActorRef, call_t};
 use tokio::{sync::mpsc, time::timeout};
@@ -13,7 +14,7 @@ use crate::{
     elicitation::ElicitationResponder,
     error::SupervisorError,
     events::SupervisorEvent,
-    server::ServerArguments,
+    server::{ServerArguments, ServerMessage},
     spawn::{Spawner, StopSequence, default_spawner},
     upstream::Upstream,
 };
@@ -145,14 +146,54 @@ impl Supervisor {
             .map_err(|_| SupervisorError::Lingering(self.grace))
     }
 
+    /// Starts a server anew, as after a change of what it reads at its start. Calls in flight may end first, for a
+    /// while; those that come meanwhile wait for the new connection within their deadline.
+    ///
+    /// # Errors
+    /// [`SupervisorError::Unknown`] where no server is called so.
+    pub fn restart(&self, id: &ServerId) -> Result<(), SupervisorError> {
+        self.tell(id, Event::Restart)
+    }
+
+    /// Switches a server on or off, until the supervisor ends. One that is switched off ends once its calls in flight
+    /// have; new ones fail at once.
+    ///
+    /// # Errors
+    /// [`SupervisorError::Unknown`] where no server is called so.
+    pub fn set_enabled(&self, id: &ServerId, enabled: bool) -> Result<(), SupervisorError> {
+        self.tell(id, if enabled { Event::Enable } else { Event::Disable })
+    }
+
+    /// Ends a server for good, once its calls in flight have ended.
+    ///
+    /// # Errors
+    /// [`SupervisorError::Unknown`] where no server is called so.
+    pub fn drain(&self, id: &ServerId) -> Result<(), SupervisorError> {
+        self.tell(id, Event::Drain)
+    }
+
+    fn tell(&self, id: &ServerId, event: Event) -> Result<(), SupervisorError> {
+        if !self.upstreams.contains_key(id) {
+            return Err(SupervisorError::Unknown(id.clone()));
+        }
+        let message = RootMessage::Forward(id.clone(), ServerMessage::Event(event));
+        self.root
+            .send_message(message)
+            .map_err(|_| SupervisorError::Stopped)
+    }
+
     #[cfg(test)]
-    pub(crate) fn forward(&self, id: &ServerId, message: crate::server::ServerMessage) {
+    pub(crate) fn forward(&self, id: &ServerId, message: ServerMessage) {
         let _ = self.root.send_message(RootMessage::Forward(id.clone(), message));
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
+        // Before the actors get to it: who holds an `Upstream` hears it at once.
+        for upstream in self.upstreams.values() {
+            upstream.shared().publish_stopped("its hub is gone");
+        }
         self.root.stop(None);
     }
 }

@@ -1,6 +1,8 @@
 use portcullis_types::ServerId;
 use ractor::RpcReplyPort;
 
+use crate::server::ServerMessage;
+
 /// What the root is told.
 pub(crate) enum RootMessage {
     /// Start the actor of this server (again).
@@ -8,6 +10,5 @@ pub(crate) enum RootMessage {
     /// Stop all servers for good; answered when each has been told.
     Stop(RpcReplyPort<()>),
     /// Passes a message on to one server's actor.
-    #[cfg(test)]
-    Forward(ServerId, crate::server::ServerMessage),
+    Forward(ServerId, ServerMessage),
 }

@@ -1,17 +1,21 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use portcullis_lifecycle::{Command, Event, Machine, Options, State, Transition};
+use portcullis_lifecycle::{Command, Event, Machine, Options, Relist, Relisting, State, Transition};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use rand::RngExt;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::message::ServerMessage;
 use crate::{
-    connect::{Era, Established, Surroundings, connect},
+    connect::{EraMemory, Established, Surroundings, connect},
     events::SupervisorEvent,
     tools::{ToolList, list_tools},
     upstream::{Ready, Slot, Upstream},
@@ -19,7 +23,7 @@ use crate::{
 
 /// How long the exit of a process may take to be seen after its connection ended.
 const EXIT_SEEN: Duration = Duration::from_millis(200);
-/// How long a burst of `list_changed` must be quiet before the second listing.
+/// How long nothing must change for a burst of `list_changed` to be over.
 const LIST_QUIET: Duration = Duration::from_millis(500);
 
 pub(crate) struct ServerActor;
@@ -40,22 +44,19 @@ pub(crate) struct ServerState {
     machine: Machine,
     epoch: Instant,
     current: Option<Established>,
-    era: Option<Era>,
+    era: EraMemory,
     version: u64,
-    listing: Listing,
+    relist: Relist,
+    /// The connection whose calls in flight are waited for.
+    // INVARIANT: set exactly while the machine was told of calls that have not ended.
+    draining: Option<u64>,
     /// How many calls the connection had taken when that was last asked.
     calls_seen: u64,
     /// The attempt to connect, and the watch over the connection.
     link: JoinSet<()>,
     timer: JoinSet<()>,
+    relist_timer: JoinSet<()>,
     _demand: JoinSet<()>,
-}
-
-/// `list_changed` storms: one listing runs, and one more follows once the burst is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listing {
-    Quiet,
-    Running { again: bool },
 }
 
 impl Actor for ServerActor {
@@ -71,7 +72,7 @@ impl Actor for ServerActor {
         let machine = Machine::new(
             arguments.lifecycle.clone(),
             || rand::rng().random_range(0.0..1.0),
-            arguments.upstream.spec().enabled,
+            arguments.upstream.shared().enabled.load(Ordering::Acquire),
         );
         let mut demand = JoinSet::new();
         let (shared, actor) = (Arc::clone(arguments.upstream.shared()), myself.clone());
@@ -87,12 +88,14 @@ impl Actor for ServerActor {
             machine,
             epoch: Instant::now(),
             current: None,
-            era: None,
+            era: EraMemory::default(),
             version: 0,
-            listing: Listing::Quiet,
+            relist: Relist::new(LIST_QUIET),
+            draining: None,
             calls_seen: 0,
             link: JoinSet::new(),
             timer: JoinSet::new(),
+            relist_timer: JoinSet::new(),
             _demand: demand,
         })
     }
@@ -111,8 +114,27 @@ impl Actor for ServerActor {
             } => {
                 state.established(&myself, generation, *established);
             }
-            ServerMessage::ToolsChanged { generation } => state.tools_changed(&myself, generation, false),
+            ServerMessage::ConnectFailed {
+                generation,
+                memory,
+                reason,
+            } => {
+                if generation == state.machine.generation() {
+                    state.era = memory;
+                }
+                state.on(&myself, Event::ConnectFailed { generation, reason });
+            }
+            ServerMessage::ToolsChanged { generation } => {
+                state.relist(&myself, generation, Relist::changed);
+            }
+            ServerMessage::ListDue { generation } => state.relist(&myself, generation, Relist::tick),
             ServerMessage::Listed { generation, result } => state.listed(&myself, generation, result),
+            ServerMessage::Drained { generation } => {
+                if state.draining == Some(generation) {
+                    state.draining = None;
+                    state.on(&myself, Event::CallEnded);
+                }
+            }
             ServerMessage::Stop(reply) => {
                 state.on(&myself, Event::Stop);
                 let _ = reply.send(());
@@ -128,21 +150,71 @@ impl ServerState {
     /// Puts one event to the machine and carries out its commands.
     fn on(&mut self, myself: &ActorRef<ServerMessage>, event: Event) {
         let now = self.epoch.elapsed();
-        let mut commands = Vec::new();
-        if event == Event::Tick && self.was_called() {
-            // Calls pass no mailbox, so the machine hears of them when it wants to know: at its own time to act.
-            commands.extend(self.machine.on(Event::CallStarted, now));
-            commands.extend(self.machine.on(Event::CallEnded, now));
+        let mut commands = VecDeque::new();
+        match event {
+            Event::Tick if self.machine.is_idle_due(now) && !self.shut_unused() => {
+                // Calls pass no mailbox, so the machine hears of them when it wants to know: before it acts.
+                commands.extend(self.machine.on(Event::CallStarted, now));
+                commands.extend(self.machine.on(Event::CallEnded, now));
+            }
+            Event::Restart | Event::Disable | Event::Drain if *self.machine.state() == State::Ready => {
+                commands.extend(self.begin_draining(myself, now));
+            }
+            _ => {}
+        }
+        let enabled = &self.arguments.upstream.shared().enabled;
+        match event {
+            Event::Enable => enabled.store(true, Ordering::Release),
+            Event::Disable => enabled.store(false, Ordering::Release),
+            _ => {}
         }
         commands.extend(self.machine.on(event, now));
-        for command in commands {
+        while let Some(command) = commands.pop_front() {
             match command {
                 Command::Connect { generation } => self.connect(myself, generation),
-                Command::Close { generation } => self.close(generation),
+                Command::Close { generation } => {
+                    self.close(generation);
+                    if self.draining == Some(generation) {
+                        // Its calls end with it, whether they have been waited for or not.
+                        self.draining = None;
+                        commands.extend(self.machine.on(Event::CallEnded, now));
+                    }
+                }
                 Command::WakeAt(at) => self.wake_at(myself, at),
                 Command::Announce(transition) => self.announce(transition),
             }
         }
+    }
+
+    /// Shuts a connection that is to be closed for want of calls. False where one was made since this was last asked,
+    /// or is just being made: that one keeps it open, and whoever comes after finds it shut and asks for another.
+    fn shut_unused(&mut self) -> bool {
+        let used = self.was_called();
+        let Some(current) = &self.current else {
+            return true;
+        };
+        !used && current.connection.gate.shut_if_empty()
+    }
+
+    /// From now on no call enters the connection; the machine is told of those that are inside.
+    fn begin_draining(&mut self, myself: &ActorRef<ServerMessage>, now: Duration) -> Vec<Command> {
+        let Some(current) = &self.current else {
+            return Vec::new();
+        };
+        let connection = Arc::clone(&current.connection);
+        connection.gate.shut();
+        self.arguments.upstream.shared().publish(Slot::Waiting);
+        if connection.gate.inside() == 0 {
+            return Vec::new();
+        }
+        let generation = connection.generation;
+        self.draining = Some(generation);
+        let actor = myself.clone();
+        self.link.spawn(async move {
+            connection.gate.emptied().await;
+            let _ = actor.send_message(ServerMessage::Drained { generation });
+        });
+        self.machine.on(Event::CallStarted, now)
     }
 
     /// Whether the connection was used since this was last asked.
@@ -171,27 +243,30 @@ impl ServerState {
                     generation,
                     established: Box::new(established),
                 },
-                Err(error) => ServerMessage::Event(Event::ConnectFailed {
+                Err((error, memory)) => ServerMessage::ConnectFailed {
                     generation,
+                    memory,
                     reason: error.to_string(),
-                }),
+                },
             };
             let _ = actor.send_message(message);
         }));
     }
 
     fn established(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, established: Established) {
-        if generation != self.machine.generation() {
+        if generation != self.machine.generation() || *self.machine.state() != State::Connecting {
             // Too late: dropping it ends it.
             return;
         }
-        self.era = Some(established.era);
+        self.era = established.memory;
         self.watch(myself, generation, &established);
         self.version = self.arguments.upstream.shared().next_version();
-        self.listing = Listing::Quiet;
+        self.relist = Relist::new(LIST_QUIET);
         self.calls_seen = 0;
         let tools = Arc::new(established.tools.clone());
         self.current = Some(established);
+        let ttl = tools.ttl;
+        self.relist(myself, generation, |relist, now| relist.fresh_for(now, ttl));
         // The tools first: whoever hears that the server is ready finds them.
         self.publish_tools(&tools);
         self.on(myself, Event::Connected { generation });
@@ -243,6 +318,7 @@ impl ServerState {
         {
             // Ends the connection at once; its process is stopped in the background, and tracked.
             self.current = None;
+            self.relist_timer = JoinSet::new();
         }
     }
 
@@ -277,7 +353,7 @@ impl ServerState {
                 reason: reason.clone(),
             }),
         } {
-            self.arguments.upstream.shared().slot.send_replace(slot);
+            self.arguments.upstream.shared().publish(slot);
         }
         let server = self.arguments.upstream.id().clone();
         tracing::debug!(%server, from = from.as_str(), to = state, %reason, "server state");
@@ -306,39 +382,49 @@ impl ServerState {
                 tools,
                 version: self.version,
             };
-            self.arguments
-                .upstream
-                .shared()
-                .slot
-                .send_replace(Slot::Ready(ready));
+            self.arguments.upstream.shared().publish(Slot::Ready(ready));
         }
     }
 
-    /// Lists now, or once more after the listing that runs. `settled` says that the burst is over.
-    fn tools_changed(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, settled: bool) {
-        let Some(current) = self
-            .current
-            .as_ref()
-            .filter(|current| current.connection.generation == generation)
-        else {
-            return;
-        };
-        if let Listing::Running { again } = &mut self.listing {
-            *again = true;
+    /// Puts what happened to the tools of the current connection to the pure machine, and does what it says.
+    fn relist(
+        &mut self,
+        myself: &ActorRef<ServerMessage>,
+        generation: u64,
+        happened: impl FnOnce(&mut Relist, Duration) -> Vec<Relisting>,
+    ) {
+        if !self.is_current(generation) {
             return;
         }
-        self.listing = Listing::Running { again: false };
-        let (peer, deadline) = (
-            current.connection.peer.clone(),
-            self.arguments.upstream.timeouts().list,
-        );
+        for command in happened(&mut self.relist, self.epoch.elapsed()) {
+            match command {
+                Relisting::List => self.list(myself, generation),
+                Relisting::WakeAt(at) => {
+                    let (actor, at) = (myself.clone(), self.epoch + at);
+                    self.relist_timer = JoinSet::new();
+                    self.relist_timer.spawn(async move {
+                        sleep_until(at).await;
+                        let _ = actor.send_message(ServerMessage::ListDue { generation });
+                    });
+                }
+            }
+        }
+    }
+
+    fn is_current(&self, generation: u64) -> bool {
+        self.current
+            .as_ref()
+            .is_some_and(|current| current.connection.generation == generation)
+    }
+
+    fn list(&mut self, myself: &ActorRef<ServerMessage>, generation: u64) {
+        let Some(current) = &self.current else { return };
+        let peer = current.connection.peer.clone();
+        let upstream = self.arguments.upstream.clone();
         let headers = current.promotes_headers();
         let actor = myself.clone();
         self.link.spawn(async move {
-            if settled {
-                sleep(LIST_QUIET).await;
-            }
-            let result = list_tools(&peer, deadline, headers)
+            let result = list_tools(&peer, upstream.spec(), headers)
                 .await
                 .map_err(|error| error.to_string());
             let _ = actor.send_message(ServerMessage::Listed { generation, result });
@@ -351,38 +437,30 @@ impl ServerState {
         generation: u64,
         result: Result<ToolList, String>,
     ) {
-        if generation != self.machine.generation() {
+        if !self.is_current(generation) {
             return;
         }
-        let again = matches!(self.listing, Listing::Running { again: true });
-        self.listing = Listing::Quiet;
-        match result {
+        let (well, ttl) = match result {
             Ok(list) => {
                 self.version = self.arguments.upstream.shared().next_version();
-                let tools = Arc::new(list);
+                let (ttl, tools) = (list.ttl, Arc::new(list));
                 self.publish_tools(&tools);
                 self.publish_ready(tools);
+                (true, ttl)
             }
             // The tools that were known stay.
             Err(error) => {
-                tracing::warn!(server = %self.arguments.upstream.id(), %error, "a new listing failed")
+                tracing::warn!(server = %self.arguments.upstream.id(), %error, "a new listing failed");
+                (false, None)
             }
-        }
-        if again {
-            self.tools_changed(myself, generation, true);
-        }
+        };
+        self.relist(myself, generation, |relist, now| relist.listed(now, well, ttl));
     }
 }
 
 impl Drop for ServerState {
     fn drop(&mut self) {
         // Whoever waits for this server hears that it is not there; a new actor will say more.
-        self.arguments.upstream.shared().slot.send_if_modified(|slot| {
-            let ready = matches!(slot, Slot::Ready(_));
-            if ready {
-                *slot = Slot::Waiting;
-            }
-            ready
-        });
+        self.arguments.upstream.shared().publish_lost();
     }
 }

@@ -1,7 +1,10 @@
 use portcullis_lifecycle::Event;
 use ractor::RpcReplyPort;
 
-use crate::{connect::Established, tools::ToolList};
+use crate::{
+    connect::{EraMemory, Established},
+    tools::ToolList,
+};
 
 /// What a server's actor is told. Each message about a connection carries its generation: what comes late, about
 /// a connection that is no more, is dropped.
@@ -13,6 +16,17 @@ pub(crate) enum ServerMessage {
         generation: u64,
         established: Box<Established>,
     },
+    /// No connection came up.
+    ConnectFailed {
+        generation: u64,
+        /// What the next attempt is to know.
+        memory: EraMemory,
+        reason: String,
+    },
+    /// The last call in flight on a connection that takes no more has ended.
+    Drained { generation: u64 },
+    /// The time to list the tools may have come.
+    ListDue { generation: u64 },
     /// The server says that its tools changed.
     ToolsChanged { generation: u64 },
     /// A listing ended.

@@ -22,21 +22,25 @@ fn pid_tool(script: Script) -> Script {
         .tool(Tool::new("crash", Behaviour::crash(3)))
 }
 
-/// How often `script` is started until it is ready, and then once more after it crashed.
-async fn starts(script: Script, protocol: Protocol) -> [usize; 2] {
+/// How often `script` is started until it is ready, and then again after each of its `crashes`.
+async fn starts(script: Script, protocol: Protocol, crashes: usize) -> Vec<usize> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let mut spec = scripted(&counted(pid_tool(script), &file));
     spec.protocol = protocol;
     let rig = Rig::start([spec]).await;
-    let first: u32 = rig.text("s", "pid").await.parse().unwrap();
-    let before = pids(&file).len();
-    rig.call("s", "crash", "{}").await.unwrap_err();
-    let second: u32 = rig.text("s", "pid").await.parse().unwrap();
-    assert_ne!(first, second);
+    let mut before = rig.text("s", "pid").await;
+    let mut counts = vec![pids(&file).len()];
+    for _ in 0..crashes {
+        rig.call("s", "crash", "{}").await.unwrap_err();
+        let after = rig.text("s", "pid").await;
+        assert_ne!(before, after);
+        before = after;
+        counts.push(pids(&file).len() - counts.iter().sum::<usize>());
+    }
     rig.supervisor.shutdown().await.unwrap();
     assert!(pids(&file).into_iter().all(|pid| !is_alive(pid)));
-    [before, pids(&file).len() - before]
+    counts
 }
 
 /// Each server comes up in the era that it speaks, and the era that was found is not looked for again.
@@ -44,16 +48,79 @@ async fn starts(script: Script, protocol: Protocol) -> [usize; 2] {
 async fn the_era_is_found_and_remembered() {
     let silent = Script::new("s").discover(Discover::Silence);
     let (modern, legacy, refusing, silent) = tokio::join!(
-        starts(Script::new("s").era(Era::Modern), Protocol::Auto),
-        starts(Script::new("s"), Protocol::Initialize),
-        starts(Script::new("s"), Protocol::Auto),
-        starts(silent, Protocol::Auto),
+        starts(Script::new("s").era(Era::Modern), Protocol::Auto, 1),
+        starts(Script::new("s"), Protocol::Initialize, 1),
+        starts(Script::new("s"), Protocol::Auto, 1),
+        starts(silent, Protocol::Auto, 2),
     );
     assert_eq!(modern, [1, 1]);
     assert_eq!(legacy, [1, 1]);
     // A fresh connection for the second handshake, and then the right one at once.
     assert_eq!(refusing, [2, 1]);
-    assert_eq!(silent, [2, 1]);
+    // One that does not answer may just have been slow: it is asked once more.
+    assert_eq!(silent, [2, 2, 1]);
+}
+
+/// A server that is slow to start and speaks the newer era alone comes up all the same.
+#[tokio::test]
+async fn a_slow_server_of_the_newer_era_is_found() {
+    let script = Script::new("s")
+        .era(Era::Modern)
+        .handshake(Handshake::AfterMs(2_500));
+    let mut spec = scripted(&pid_tool(script));
+    spec.protocol = Protocol::Auto;
+    let rig = Rig::start([spec]).await;
+    rig.text("s", "pid").await;
+}
+
+/// A server that notes whether another one of it is there when it starts.
+fn jealous(script: &Script, folder: &Path) -> ServerSpec {
+    let mut spec = scripted(script);
+    if let TransportSpec::Stdio(stdio) = &mut spec.transport {
+        let look = r#"cd "$FOLDER"
+            for pid in $(cat pids 2>/dev/null); do kill -0 "$pid" 2>/dev/null && echo "$pid" >> met; done
+            echo $$ >> pids; exec "$0" "$@""#;
+        let program = Template::literal(stdio.program.to_str().unwrap());
+        stdio.args = [Template::literal("-c"), Template::literal(look), program]
+            .into_iter()
+            .chain(std::mem::take(&mut stdio.args))
+            .collect();
+        stdio.program = "/bin/sh".into();
+        stdio
+            .env
+            .insert("FOLDER".to_owned(), Template::literal(folder.to_str().unwrap()));
+    }
+    spec
+}
+
+/// Report 38: one process at a time, also where the one before takes its time to end: for the second handshake, at
+/// each restart, and for the successor of an actor that failed.
+#[tokio::test]
+async fn no_two_processes_of_one_server_are_there_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = pid_tool(Script::new("s").at_eof(portcullis_testkit::AtEof::Ignore))
+        .tool(Tool::new("mumble", Behaviour::CloseStdout));
+    let mut spec = jealous(&script, folder.path());
+    spec.protocol = Protocol::Auto;
+    let mut rig = Rig::start([spec]).await;
+    rig.text("s", "pid").await;
+    // Two for the handshakes; the second is deaf to the end of its input, and so ends only a while after.
+    rig.call("s", "mumble", "{}").await.unwrap_err();
+    rig.text("s", "pid").await;
+    rig.supervisor.restart(&server("s")).unwrap();
+    rig.until("s", "connecting").await;
+    eventually("it is started anew", || {
+        pids(&folder.path().join("pids")).len() == 4
+    })
+    .await;
+    rig.text("s", "pid").await;
+    rig.supervisor.forward(&server("s"), ServerMessage::Panic);
+    eventually("its actor gets a successor", || {
+        pids(&folder.path().join("pids")).len() >= 5
+    })
+    .await;
+    rig.text("s", "pid").await;
+    assert_eq!(lines(&folder.path().join("met")), Vec::<String>::new());
 }
 
 /// Report 19: whatever is printed around the handshake, the server comes up, its tools with it.
@@ -314,6 +381,55 @@ async fn changed_tools_are_published() {
     assert!(ready.tool("new").is_some() && ready.tool("old").is_none());
 }
 
+/// Report 27: changes that go on all the while, also while the burst's end is waited for.
+#[tokio::test]
+async fn a_long_burst_of_changes_costs_two_listings() {
+    let folder = tempfile::tempdir().unwrap();
+    let received = folder.path().join("received");
+    let script = Script::new("s")
+        .tool(Tool::new("old", Behaviour::Pid).shown(Shown::BeforeChange))
+        .tool(Tool::new("new", Behaviour::Pid).shown(Shown::AfterChange))
+        .tool(Tool::new(
+            "change",
+            Behaviour::ListChanged {
+                count: 20,
+                interval_ms: 100,
+            },
+        ))
+        .record_received(&received);
+    let mut rig = Rig::start([scripted(&script)]).await;
+    rig.tools("s").await;
+    rig.call("s", "change", "{}").await.unwrap();
+    while names(&rig.tools("s").await.1) != ["new", "change"] {}
+    let listings = lines(&received)
+        .iter()
+        .filter(|line| line.contains("tools/list"))
+        .count();
+    assert_eq!(listings, 1 + 2, "one for the connection, two for the burst");
+}
+
+/// A list that is fresh for a while only is made anew by itself.
+#[tokio::test]
+async fn what_a_list_says_of_its_freshness_is_kept() {
+    let list =
+        r#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"ttlMs":1500,"cacheScope":"private"}"#;
+    let script = Script::new("s").list_reply(portcullis_testkit::ListReply::Raw(list.to_owned()));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    let (first, tools) = rig.tools("s").await;
+    assert_eq!(
+        (tools.ttl, tools.private),
+        (Some(Duration::from_millis(1_500)), true)
+    );
+    // Not before ten seconds are over, however short a time the server says.
+    let began = Instant::now();
+    let (second, _) = rig.tools("s").await;
+    assert!(
+        second > first && began.elapsed() > Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
 /// Report 4: nothing is started with a reference that has no value, and the field is named.
 #[tokio::test]
 async fn what_cannot_be_started_says_why() {
@@ -383,6 +499,85 @@ async fn an_idle_server_is_closed_and_the_next_call_opens_it() {
     rig.until("s", "idle").await;
     eventually("the idle process is gone", || !is_alive(old)).await;
     assert_ne!(rig.text("s", "pid").await, old.to_string());
+}
+
+/// Calls that come just when a connection is to be closed for want of calls: each is answered, on that connection or
+/// on the next one, and none is in doubt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_and_an_idle_close_do_not_collide() {
+    let idle =
+        |options: &mut SupervisorOptions| options.lifecycle.idle_after = Some(Duration::from_millis(2));
+    let mut rig = Rig::start_with([scripted(&pid_tool(Script::new("s")))], idle).await;
+    rig.text("s", "pid").await;
+    let upstream = rig.upstream("s").clone();
+    let callers = (0..4_u64).map(|caller| {
+        let upstream = upstream.clone();
+        tokio::spawn(async move {
+            for n in 0..60_u64 {
+                // Around the idle deadline, a little earlier and a little later.
+                tokio::time::sleep(Duration::from_micros((caller * 911 + n * 137) % 4_000)).await;
+                let within = crate::CallDeadline::from_now(upstream.timeouts());
+                upstream.call("pid", "{}".into(), within).await.unwrap();
+            }
+        })
+    });
+    for caller in futures::future::join_all(callers).await {
+        caller.unwrap();
+    }
+    rig.until("s", "idle").await;
+}
+
+/// Calls in flight end before their connection does; those that come meanwhile go to the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_lets_calls_in_flight_end() {
+    let script = pid_tool(Script::new("s")).tool(Tool::new("slow", Behaviour::delay(400, Behaviour::Pid)));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    let old = rig.text("s", "pid").await;
+    let upstream = rig.upstream("s").clone();
+    let timeouts = upstream.timeouts();
+    let ready = rig.ready("s").await;
+    let slow = {
+        let ready = ready.clone();
+        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
+    };
+    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    rig.supervisor.restart(&server("s")).unwrap();
+    rig.until("s", "draining").await;
+    let fault = ready.call("pid", "{}".into(), timeouts).await.unwrap_err();
+    assert!(matches!(fault, CallFault::NotSent { .. }), "{fault:?}");
+    let within = crate::CallDeadline::from_now(timeouts);
+    let (slow, next) = tokio::join!(slow, upstream.call("pid", "{}".into(), within));
+    assert_eq!(text(&slow.unwrap().unwrap()), old);
+    assert_ne!(text(&next.unwrap()), old);
+
+    // Switched off while a call is in flight, and on again.
+    let (_, pid) = rig.until("s", "ready").await;
+    let ready = rig.ready("s").await;
+    let slow = {
+        let ready = ready.clone();
+        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
+    };
+    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    rig.supervisor.set_enabled(&server("s"), false).unwrap();
+    assert_eq!(text(&slow.await.unwrap().unwrap()), pid.unwrap().to_string());
+    rig.until("s", "disabled").await;
+    let fault = rig.call("s", "pid", "{}").await.unwrap_err();
+    assert!(
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: "disabled",
+                ..
+            }
+        ),
+        "{fault:?}"
+    );
+    rig.supervisor.set_enabled(&server("s"), true).unwrap();
+    rig.until("s", "ready").await;
+    rig.text("s", "pid").await;
+
+    let error = rig.supervisor.restart(&server("nobody")).unwrap_err();
+    assert_eq!(error.to_string(), "no server is called `nobody`");
 }
 
 #[tokio::test]

@@ -100,6 +100,41 @@ async fn a_dropped_supervisor_leaves_no_process() {
     all_gone(&pids).await;
 }
 
+/// Who holds an `Upstream` of a hub that is gone does not wait for it.
+#[tokio::test]
+async fn a_dropped_supervisor_is_heard_at_once() {
+    let script = Script::new("s").tool(Tool::new("mute", Behaviour::Mute));
+    let hung = Script::new("hung").handshake(Handshake::Hang);
+    let rig = Rig::start([scripted(&script), scripted(&hung)]).await;
+    let ready = rig.ready("s").await;
+    let upstreams = [rig.upstream("s").clone(), rig.upstream("hung").clone()];
+    let timeouts = upstreams[0].timeouts();
+    let waiting = {
+        let hung = upstreams[1].clone();
+        tokio::spawn(async move { hung.ready(Instant::now() + PATIENCE, 0).await })
+    };
+    let call = tokio::spawn(async move { ready.call("mute", "{}".into(), timeouts).await });
+    tokio::task::yield_now().await;
+    let began = Instant::now();
+    drop(rig);
+    let stopped = |fault: &CallFault| matches!(fault, CallFault::Unavailable { state: "stopped", .. });
+    let fault = waiting.await.unwrap().unwrap_err();
+    assert!(stopped(&fault), "{fault:?}");
+    for upstream in upstreams {
+        let fault = upstream.ready(Instant::now() + PATIENCE, 0).await.unwrap_err();
+        assert!(stopped(&fault), "{fault:?}");
+    }
+    let fault = call.await.unwrap().unwrap_err();
+    assert!(
+        matches!(
+            fault,
+            CallFault::OutcomeUnknown { .. } | CallFault::NotSent { .. }
+        ),
+        "{fault:?}"
+    );
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+}
+
 /// A hub whose runtime is gone can do nothing in the background any more: its end kills.
 #[test]
 fn a_runtime_that_ends_leaves_no_process() {
