@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Policy(crate::command::policy::PolicyArguments),
     /// Offer all servers as one MCP server
     Serve(ServeArguments),
+    /// Show which tools are trusted, how one differs, and approve the difference
+    Pins(crate::command::pins::PinsArguments),
     /// Look at the store of results' binary content, and tidy it
     Blobs(crate::command::blobs::BlobsArguments),
     /// Be one of the demo's servers
@@ -84,6 +86,12 @@ pub(crate) struct HubArguments {
     /// The folder for results' binary content [default: $XDG_DATA_HOME/portcullis/blobs]
     #[arg(long, value_name = "DIR")]
     pub(crate) blobs: Option<PathBuf>,
+    /// The folder for what outlives a run, such as which tools were trusted [default: $XDG_DATA_HOME/portcullis]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Ask about tools that were never seen before, instead of trusting them as they are
+    #[arg(long)]
+    pub(crate) ask_new_tools: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,

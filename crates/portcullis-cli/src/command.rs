@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod demo_server;
 pub(crate) mod import;
 pub(crate) mod init;
+pub(crate) mod pins;
 pub(crate) mod policy;
 pub(crate) mod serve;
 pub(crate) mod tools;

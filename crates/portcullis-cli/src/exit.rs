@@ -37,7 +37,7 @@ impl From<&HubError> for ExitStatus {
             | HubError::NoPolicies(_)
             | HubError::NoServers(_)
             | HubError::Policies(_) => Self::BadConfig,
-            HubError::Blobs(_) | HubError::Router(_) => Self::Failed,
+            HubError::Blobs(_) | HubError::State(_) | HubError::Router(_) => Self::Failed,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! From a command line to a running hub.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
-use portcullis::{Hub, HubBuilder, HubError, read_documents};
+use portcullis::{FirstSight, Hub, HubBuilder, HubError, read_documents};
 
 use crate::{ExitStatus, approval::Terminal, arguments::HubArguments, interrupt::interrupted, output};
 
@@ -56,6 +56,12 @@ fn build(arguments: &HubArguments) -> Result<HubBuilder, HubError> {
     if let Some(folder) = arguments.blobs.clone().or_else(default_blobs) {
         builder = builder.blob_dir(folder);
     }
+    if let Some(folder) = arguments.state.clone().or_else(default_state) {
+        builder = builder.state_dir(folder);
+    }
+    if arguments.ask_new_tools {
+        builder = builder.first_sight(FirstSight::Ask);
+    }
     Ok(builder)
 }
 
@@ -77,20 +83,45 @@ fn started(hub: Result<Hub, HubError>, arguments: &HubArguments) -> Result<Hub, 
 }
 
 fn failed(error: &HubError) -> ExitStatus {
-    output::error(&error.to_string());
+    output::error(&match error {
+        HubError::State(cause) => output::safe(&output::chain(cause)),
+        other => other.to_string(),
+    });
     error.into()
 }
 
-/// `$XDG_DATA_HOME/portcullis/blobs`, by the XDG base directory specification.
+/// `$XDG_DATA_HOME/portcullis/blobs`.
 pub(crate) fn default_blobs() -> Option<PathBuf> {
-    #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    Some(default_state()?.join("blobs"))
+}
+
+/// `$XDG_DATA_HOME/portcullis`, by the XDG base directory specification.
+pub(crate) fn default_state() -> Option<PathBuf> {
     let data = variable("XDG_DATA_HOME")
+        .map(PathBuf::from)
         .filter(|path| path.is_absolute())
-        .or_else(|| Some(variable("HOME")?.join(".local/share")))?;
-    Some(data.join("portcullis/blobs"))
+        .or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/share")))?;
+    Some(data.join("portcullis"))
+}
+
+/// Who is at the terminal, as what they approve says.
+pub(crate) fn user_name() -> String {
+    let name = variable("USER").or_else(|| variable("LOGNAME"));
+    name.map_or_else(
+        || "somebody".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+/// Now, in milliseconds since the Unix epoch.
+pub(crate) fn now_ms() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "the program's edge: the wall clock")]
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }

@@ -6,10 +6,10 @@ use std::{
 use portcullis_config::{ServerSpec, TransportSpec};
 use portcullis_policy::ToolFacts;
 use portcullis_supervisor::ToolList;
-use portcullis_types::{Alias, CapabilityId, ServerId};
+use portcullis_types::{Alias, CapabilityId, Hash, ServerId};
 use serde::Serialize;
 
-use crate::pins::Pins;
+use crate::pins::{PinStanding, ToolPin};
 
 /// An immutable snapshot of all that can be called. The router publishes a new one on each change; calls read it.
 #[derive(Debug, Clone, Default)]
@@ -19,7 +19,6 @@ pub struct Catalog {
     aliases: HashMap<String, CapabilityId>,
     servers: BTreeMap<ServerId, ServerStatus>,
     reports: Vec<String>,
-    pins: Pins,
 }
 
 /// One tool of the catalog.
@@ -35,6 +34,8 @@ pub struct CatalogTool {
     pub definition: Arc<str>,
     /// What the policies may read of it.
     pub facts: ToolFacts,
+    /// Whether it is what was trusted.
+    pub pin: ToolPin,
     /// The listing that it comes from.
     pub(crate) version: u64,
 }
@@ -61,6 +62,16 @@ pub struct ServerStatus {
 
 /// Names longer than this, in bytes, are not compared: the comparison takes the product of both lengths.
 const LONGEST_MEANT: usize = 128;
+
+impl CatalogTool {
+    /// The same tool, standing otherwise.
+    pub(crate) fn with_pin(&self, pin: ToolPin) -> Self {
+        let mut tool = self.clone();
+        tool.facts.definition_changed = pin.standing != PinStanding::Trusted;
+        tool.pin = pin;
+        tool
+    }
+}
 
 impl Catalog {
     /// The catalog before any server has said a word.
@@ -161,15 +172,30 @@ impl Catalog {
         }
     }
 
-    /// Replaces the tools of one server.
-    pub(crate) fn set_tools(&mut self, spec: &ServerSpec, version: u64, list: &ToolList) {
+    /// Lets a tool stand otherwise, where it still has the definition that the pin is about. Gives how it stood.
+    pub(crate) fn set_pin(&mut self, capability: &CapabilityId, pin: ToolPin) -> Option<PinStanding> {
+        let tool = self.tools.get_mut(capability)?;
+        if tool.pin.hash != pin.hash || tool.pin == pin {
+            return None;
+        }
+        let before = tool.pin.standing.clone();
+        *tool = Arc::new(tool.with_pin(pin));
+        Some(before)
+    }
+
+    /// Replaces the tools of one server. `pins` are in the list's order; a tool without one is not trusted.
+    pub(crate) fn set_tools(&mut self, spec: &ServerSpec, version: u64, list: &ToolList, pins: &[ToolPin]) {
         self.tools.retain(|capability, _| capability.server() != &spec.id);
         self.disabled.retain(|capability| capability.server() != &spec.id);
         let transport = match spec.transport {
             TransportSpec::Stdio(_) => "stdio",
             TransportSpec::Http(_) => "http",
         };
-        for tool in &list.tools {
+        let unknown = ToolPin {
+            hash: Hash::of(b""),
+            standing: PinStanding::Unknown("it was not looked up".into()),
+        };
+        for (position, tool) in list.tools.iter().enumerate() {
             // A tool without a name was dropped by the listing.
             let Ok(capability) = CapabilityId::mcp(spec.id.clone(), &tool.name) else {
                 continue;
@@ -181,12 +207,14 @@ impl Catalog {
             let auto_approve = !spec.disabled_auto_approve_tools.contains(&tool.name);
             let mut facts =
                 ToolFacts::from_definition(capability.clone(), transport, &tool.definition, auto_approve);
-            facts.definition_changed = self.pins.is_changed(&capability, &tool.definition);
+            let pin = pins.get(position).unwrap_or(&unknown).clone();
+            facts.definition_changed = pin.standing != PinStanding::Trusted;
             let entry = CatalogTool {
                 alias: capability.alias(),
                 description: tool.description.clone(),
                 definition: Arc::clone(&tool.definition),
                 facts,
+                pin,
                 version,
                 capability: capability.clone(),
             };

@@ -11,8 +11,10 @@ use std::{
 };
 
 use portcullis_policy::CallQuestion;
-use portcullis_supervisor::{CallFault, Ready, Upstream};
-use portcullis_types::{AgentId, Answer, Approver, CapabilityId, Decision, Hash, ServerId, Tier};
+use portcullis_state::{StateError, Trusting};
+use portcullis_supervisor::{CallFault, Ready, ToolDefinition, Upstream};
+use portcullis_types::{AgentId, Answer, Approver, CapabilityId, Decision, Hash, ReasonCode, ServerId, Tier};
+use ractor::ActorRef;
 use tokio::{
     sync::watch,
     time::{Instant, timeout, timeout_at},
@@ -26,7 +28,8 @@ use crate::{
     clock,
     error::CallError,
     event::{Event, EventBus},
-    router::RouterOptions,
+    pins::{PinStanding, Pinning},
+    router::{RouterMessage, RouterOptions},
     shape::{ShapeFlags, ShapedResult, shape_any},
 };
 
@@ -43,6 +46,8 @@ pub(crate) struct Dispatch {
     pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
     pub(crate) admission: Admission,
     pub(crate) events: EventBus,
+    pub(crate) pinning: Pinning,
+    pub(crate) actor: ActorRef<RouterMessage>,
     pub(crate) options: RouterOptions,
 }
 
@@ -117,6 +122,7 @@ impl Dispatch {
         let mut at_least = 0;
         loop {
             let tool = self.look_up(call, upstream, deadline).await?;
+            let tool = self.as_it_stands(tool).await;
             let decision = self.decide(call, &tool);
             match decision.answer {
                 Answer::Allow => {}
@@ -222,27 +228,86 @@ impl Dispatch {
         }
     }
 
+    /// A tool that is not trusted, as it stands now: a person may have approved it since, in this process or another.
+    async fn as_it_stands(&self, tool: Arc<CatalogTool>) -> Arc<CatalogTool> {
+        if tool.pin.standing == PinStanding::Trusted {
+            return tool;
+        }
+        let definition = ToolDefinition {
+            name: tool.capability.tool().to_owned(),
+            description: None,
+            definition: Arc::clone(&tool.definition),
+        };
+        let looked = self.pinning.look(tool.capability.server(), &[definition]).await;
+        match looked.pins.into_iter().next() {
+            Some(pin) if pin != tool.pin => {
+                let _ = self.actor.send_message(RouterMessage::Pinned {
+                    capability: tool.capability.clone(),
+                    pin: pin.clone(),
+                });
+                Arc::new(tool.with_pin(pin))
+            }
+            _ => tool,
+        }
+    }
+
+    /// Trusts what waits, and lets the tools that it is about stand as they do now.
+    pub(crate) async fn trust(&self, subject: &str, hash: Hash, by: &str) -> Result<Trusting, StateError> {
+        let trusting = self
+            .pinning
+            .trust(subject.to_owned(), hash, by.to_owned())
+            .await?;
+        let catalog = Arc::clone(&self.catalog.borrow());
+        for tool in catalog.tools() {
+            let capability = tool.capability.to_string();
+            if capability == subject || format!("mcp.{}", tool.capability.server()) == subject {
+                self.as_it_stands(Arc::clone(tool)).await;
+            }
+        }
+        Ok(trusting)
+    }
+
+    /// What the policies in force say, unless it cannot be told what the tool is.
+    fn answer(&self, tool: &CatalogTool, question: &CallQuestion<'_>) -> Decision {
+        let code = match &tool.pin.standing {
+            PinStanding::Unknown(why) => {
+                return Decision::deny(ReasonCode::DenyPinUnknown, Some(why.to_string()));
+            }
+            PinStanding::New => ReasonCode::AskDefinitionNew,
+            PinStanding::CommandChanged => ReasonCode::AskCommandChanged,
+            PinStanding::Trusted | PinStanding::Changed => ReasonCode::AskDefinitionChanged,
+        };
+        let mut decision = self.options.policies.decide(question);
+        // Policies know one word for a tool that is not what was trusted.
+        if decision.code == ReasonCode::AskDefinitionChanged {
+            decision.code = code;
+        }
+        decision
+    }
+
     /// The decision on `tool` for the default caller, with no arguments and no event.
     pub(crate) fn outlook(&self, tool: &CatalogTool) -> Decision {
-        self.options.policies.decide(&CallQuestion {
+        let question = CallQuestion {
             agent: &self.options.agent,
             profile: &AgentId::default(),
             tier: self.options.tier,
             tool: &tool.facts,
             arguments: "{}",
             now_ms: clock::unix_ms(),
-        })
+        };
+        self.answer(tool, &question)
     }
 
     fn decide(&self, call: &Call, tool: &CatalogTool) -> Decision {
-        let decision = self.options.policies.decide(&CallQuestion {
+        let question = CallQuestion {
             agent: &call.agent,
             profile: &AgentId::default(),
             tier: call.tier,
             tool: &tool.facts,
             arguments: &call.arguments,
             now_ms: clock::unix_ms(),
-        });
+        };
+        let decision = self.answer(tool, &question);
         self.events.tell(Event::Permission {
             call: call.number,
             capability: call.capability.clone(),

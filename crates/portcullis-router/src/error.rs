@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use portcullis_state::StateError;
 use portcullis_supervisor::{CallFault, SupervisorError};
 use portcullis_types::{CapabilityId, Decision, ParseError, ServerId};
 use thiserror::Error;
@@ -12,6 +13,9 @@ pub enum RouterError {
     /// The supervisor's say.
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
+    /// The state in memory could not be made.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The actor could not be started.
     #[error("the router cannot be started: {0}")]
     Start(String),

@@ -87,6 +87,21 @@ pub enum Event {
         /// `hook`, `person` or `nobody`.
         by: &'static str,
     },
+    /// Tools, or what their server is started with, were compared with what was trusted.
+    #[serde(rename = "pin")]
+    Pin {
+        /// Which server.
+        server: ServerId,
+        /// `recorded` where they are trusted as they were seen first, `new` and `changed` where a person is needed,
+        /// `approved` where one trusted them, `unknown` where it cannot be told and their calls are denied.
+        state: &'static str,
+        /// Which, and what they are.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pins: Vec<PinnedTool>,
+        /// Why it cannot be told.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// A call goes to its server.
     #[serde(rename = "tool.call")]
     ToolCall {
@@ -153,6 +168,19 @@ pub enum Event {
         /// `accepted`, `declined`, `cancelled`, or `forbidden` where the policies say no.
         answer: &'static str,
     },
+}
+
+/// A pin, as events name it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PinnedTool {
+    /// The tool's name; none where it is what the server is started with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The hash of what was seen.
+    pub hash: Hash,
+    /// The hash of what was trusted, where that is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trusted: Option<Hash>,
 }
 
 impl Event {

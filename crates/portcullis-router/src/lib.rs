@@ -25,6 +25,7 @@
 mod router;
 
 mod catalog;
+mod definition;
 mod pins;
 
 mod call;
@@ -43,6 +44,7 @@ pub use approval::{ApprovalHandler, ApprovalRequest, ElicitationHandler, HookAns
 pub use call::{CallOutcome, CallRequest};
 pub use catalog::{Catalog, CatalogTool, ServerStatus};
 pub use error::{CallError, RouterError};
-pub use event::{Event, EventBus, EventRecord, EventStream};
+pub use event::{Event, EventBus, EventRecord, EventStream, PinnedTool};
+pub use pins::{Keeping, PinStanding, ToolPin};
 pub use router::{Router, RouterOptions};
 pub use shape::{BlobInfo, Oversize, ShapeError, ShapeFlags, ShapeOptions, ShapedResult, shape};

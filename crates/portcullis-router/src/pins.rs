@@ -1,91 +1,259 @@
-//! What a tool was when it was first listed in this run. A tool that changes afterwards asks a person each time:
-//! what was granted was granted to another tool.
+//! Whether a tool is what it was when it was trusted. What was granted was granted to that one: a tool that changed,
+//! or whose server is started in another way, asks a person until one approves the difference.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
-use portcullis_types::{CapabilityId, Hash};
-use serde_json::Value;
+use portcullis_config::{ServerSpec, TransportSpec};
+use portcullis_state::{FirstSight, PinState, SeenTool, Sighted, Sighting, State, StateError, Trusting};
+use portcullis_supervisor::ToolDefinition;
+use portcullis_types::{Hash, ServerId};
+use serde_json::json;
+use tokio::{task::spawn_blocking, time::timeout};
 
-/// The parts of a definition that a person or a policy goes by.
-const PINNED: [&str; 6] = [
-    "name",
-    "title",
-    "description",
-    "inputSchema",
-    "outputSchema",
-    "annotations",
-];
+use crate::{clock, definition::Pinned, event::PinnedTool};
 
-/// The definitions that were seen first, by hash.
+/// How long the state may take for one listing, other processes that hold it included.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
+/// How often a listing is looked up again while another process holds the state.
+const TRIES: usize = 3;
+
+/// What outlives a run, and what becomes of a tool that is new.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pins(BTreeMap<CapabilityId, Hash>);
+pub struct Keeping {
+    /// Where it is kept. Without a state, it is in memory and ends with the router: then each tool is trusted as it
+    /// is listed first in the run.
+    pub state: Option<Arc<State>>,
+    /// What becomes of a tool that was never seen before.
+    pub first_sight: FirstSight,
+}
 
-impl Pins {
-    /// Whether `definition` is another than the one seen first, which is what this one becomes where there is none.
-    pub(crate) fn is_changed(&mut self, capability: &CapabilityId, definition: &str) -> bool {
-        let hash = definition_hash(definition);
-        *self.0.entry(capability.clone()).or_insert(hash) != hash
+/// Whether a tool is what was trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolPin {
+    /// The hash of what is pinned of its definition.
+    pub hash: Hash,
+    /// Where it stands.
+    pub standing: PinStanding,
+}
+
+/// Where a tool stands beside what was trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PinStanding {
+    /// It is what was trusted.
+    Trusted,
+    /// It was never trusted in any form, and first sight is not enough.
+    New,
+    /// Another definition was trusted.
+    Changed,
+    /// What its server is started with is not what was trusted.
+    CommandChanged,
+    /// It cannot be told; its calls are denied.
+    Unknown(Arc<str>),
+}
+
+/// What a listing comes to: the tools in its order, and what is to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    pub(crate) pins: Vec<ToolPin>,
+    pub(crate) news: Vec<PinNews>,
+}
+
+/// Pins of one server that came to stand in one way.
+#[derive(Debug)]
+pub(crate) struct PinNews {
+    pub(crate) state: &'static str,
+    pub(crate) pins: Vec<PinnedTool>,
+    pub(crate) reason: Option<String>,
+}
+
+/// What a server is started with or reached at.
+#[derive(Debug)]
+struct Launch {
+    hash: Hash,
+    /// What may be shown of it.
+    text: String,
+}
+
+/// Looks tools up in the state. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Pinning {
+    state: Arc<State>,
+    first_sight: FirstSight,
+    launches: Arc<BTreeMap<ServerId, Launch>>,
+}
+
+impl Pinning {
+    pub(crate) fn new(keeping: &Keeping, specs: &[ServerSpec]) -> Result<Self, StateError> {
+        let state = match &keeping.state {
+            Some(state) => Arc::clone(state),
+            None => Arc::new(State::in_memory()?),
+        };
+        let launches = specs.iter().map(|spec| (spec.id.clone(), Launch::of(spec)));
+        Ok(Self {
+            state,
+            first_sight: keeping.first_sight,
+            launches: Arc::new(launches.collect()),
+        })
     }
-}
 
-/// The hash of the pinned parts over canonical JSON: members sorted by name, no white space. The order in which a
-/// server happens to write them does not matter.
-fn definition_hash(definition: &str) -> Hash {
-    let Ok(Value::Object(mut members)) = serde_json::from_str(definition) else {
-        return Hash::of(definition.as_bytes());
-    };
-    members.retain(|name, _| PINNED.contains(&name.as_str()));
-    let mut text = String::new();
-    write_canonical(&Value::Object(members), &mut text);
-    Hash::of(text.as_bytes())
-}
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
+    }
 
-fn write_canonical(value: &Value, text: &mut String) {
-    match value {
-        Value::Object(members) => {
-            // Sorted here: whether the map is depends on features that another crate may switch on.
-            let sorted: BTreeMap<_, _> = members.iter().collect();
-            text.push('{');
-            for (name, member) in sorted {
-                text.push_str(&Value::String(name.clone()).to_string());
-                text.push(':');
-                write_canonical(member, text);
-                text.push(',');
+    /// Looks up what a server lists, on a thread that may block. Where that fails each tool stands as unknown.
+    pub(crate) async fn look(&self, server: &ServerId, tools: &[ToolDefinition]) -> Looked {
+        let this = self.clone();
+        let (name, definitions) = (server.clone(), named(tools));
+        let looked = spawn_blocking(move || this.look_blocking(&name, &definitions));
+        let why = match timeout(LOOK_WITHIN, looked).await {
+            Ok(Ok(Ok(looked))) => return looked,
+            Ok(Ok(Err(error))) => chain(&error),
+            Ok(Err(_)) => "looking up the pins failed".to_owned(),
+            Err(_) => format!("looking up the pins took over {} s", LOOK_WITHIN.as_secs()),
+        };
+        let reason: Arc<str> = why.as_str().into();
+        let unknown = |tool: &ToolDefinition| ToolPin {
+            hash: Hash::of(tool.definition.as_bytes()),
+            standing: PinStanding::Unknown(Arc::clone(&reason)),
+        };
+        Looked {
+            pins: tools.iter().map(unknown).collect(),
+            news: vec![PinNews {
+                state: "unknown",
+                pins: Vec::new(),
+                reason: Some(why),
+            }],
+        }
+    }
+
+    fn look_blocking(&self, server: &ServerId, tools: &[(String, Arc<str>)]) -> Result<Looked, StateError> {
+        let pinned: Vec<_> = tools
+            .iter()
+            .map(|(_, definition)| Pinned::of(definition))
+            .collect();
+        let seen: Vec<_> = tools
+            .iter()
+            .zip(&pinned)
+            .map(|((tool, _), pinned)| SeenTool {
+                tool,
+                hash: pinned.hash,
+                definition: &pinned.text,
+            })
+            .collect();
+        let unknown = Launch {
+            hash: Hash::of(b""),
+            text: "{}".to_owned(),
+        };
+        let launch = self.launches.get(server).unwrap_or(&unknown);
+        let sighting = Sighting {
+            server,
+            launch: launch.hash,
+            launch_text: &launch.text,
+            tools: &seen,
+        };
+        let mut tries = 1;
+        loop {
+            match self.state.see(&sighting, self.first_sight, clock::unix_ms()) {
+                Ok(sighted) => return Ok(Looked::of(launch, &seen, &sighted)),
+                Err(StateError::Busy { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
             }
-            text.push('}');
         }
-        Value::Array(items) => {
-            text.push('[');
-            for item in items {
-                write_canonical(item, text);
-                text.push(',');
-            }
-            text.push(']');
-        }
-        leaf => text.push_str(&leaf.to_string()),
+    }
+
+    /// Trusts a definition that waits; see [`State::trust`].
+    pub(crate) async fn trust(
+        &self,
+        subject: String,
+        hash: Hash,
+        by: String,
+    ) -> Result<Trusting, StateError> {
+        let state = Arc::clone(&self.state);
+        let trusted = spawn_blocking(move || state.trust(&subject, hash, &by, clock::unix_ms()));
+        trusted.await.unwrap_or_else(|_| Ok(Trusting::Unknown))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Report 46: what changes asks again, and order alone is no change.
-    #[test]
-    fn a_change_shows_and_order_does_not() {
-        let mut pins = Pins::default();
-        let id: CapabilityId = "mcp.a.x".parse().unwrap();
-        let first = r#"{"name":"x","description":"reads","inputSchema":{"type":"object","required":["a","b"]},"_meta":{"n":1}}"#;
-        assert!(!pins.is_changed(&id, first));
-        let reordered = r#"{ "inputSchema":{"required":["a","b"],"type":"object"}, "_meta":{"n":2}, "description":"reads","name":"x"}"#;
-        assert!(!pins.is_changed(&id, reordered));
-        for changed in [
-            r#"{"name":"x","description":"deletes","inputSchema":{"type":"object","required":["a","b"]}}"#,
-            r#"{"name":"x","description":"reads","inputSchema":{"type":"object","required":["b","a"]}}"#,
-            r#"{"name":"x","description":"reads","inputSchema":{"type":"object","required":["a","b"]},"annotations":{"readOnlyHint":true}}"#,
-        ] {
-            assert!(pins.is_changed(&id, changed), "{changed}");
+impl Looked {
+    fn of(launch: &Launch, tools: &[SeenTool<'_>], sighted: &Sighted) -> Self {
+        let command_changed = sighted.launch.state != PinState::Trusted;
+        let pin = |(tool, sighted): (&SeenTool<'_>, &portcullis_state::SightedTool)| ToolPin {
+            hash: tool.hash,
+            standing: match sighted.state {
+                _ if command_changed => PinStanding::CommandChanged,
+                PinState::Trusted => PinStanding::Trusted,
+                PinState::New => PinStanding::New,
+                PinState::Changed => PinStanding::Changed,
+            },
+        };
+        let pins = tools.iter().zip(&sighted.tools).map(pin).collect();
+        let mut news: HashMap<&'static str, Vec<PinnedTool>> = HashMap::new();
+        let launch = [(None, launch.hash, &sighted.launch)];
+        let each = tools.iter().zip(&sighted.tools);
+        let each = each.map(|(tool, sighted)| (Some(tool.tool.to_owned()), tool.hash, sighted));
+        for (tool, hash, sighted) in launch.into_iter().chain(each).filter(|(.., seen)| seen.is_news) {
+            let (state, trusted) = match sighted.state {
+                PinState::Trusted => ("recorded", None),
+                PinState::New => ("new", None),
+                PinState::Changed => ("changed", sighted.trusted),
+            };
+            news.entry(state)
+                .or_default()
+                .push(PinnedTool { tool, hash, trusted });
         }
-        assert!(!pins.is_changed(&id, first), "what was seen first still stands");
+        let mut news: Vec<_> = news
+            .into_iter()
+            .map(|(state, pins)| PinNews {
+                state,
+                pins,
+                reason: None,
+            })
+            .collect();
+        news.sort_by_key(|news| news.state);
+        Self { pins, news }
     }
+}
+
+impl Launch {
+    /// Names and places without values: any of those may be a secret.
+    fn of(spec: &ServerSpec) -> Self {
+        let text = match &spec.transport {
+            TransportSpec::Stdio(stdio) => json!({
+                "program": stdio.program.display().to_string(),
+                "arguments": stdio.args.len(),
+                "environment": stdio.env.keys().collect::<Vec<_>>(),
+                "inheritEnvironment": stdio.inherit_env,
+                "cwd": stdio.cwd.as_ref().map(|cwd| cwd.display().to_string()),
+            }),
+            TransportSpec::Http(http) => json!({
+                "url": http.shown_url(),
+                "headers": http.headers.keys().collect::<Vec<_>>(),
+                "egress": http.egress.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            }),
+        };
+        Self {
+            hash: spec.launch_fingerprint(),
+            text: text.to_string(),
+        }
+    }
+}
+
+fn named(tools: &[ToolDefinition]) -> Vec<(String, Arc<str>)> {
+    let named = |tool: &ToolDefinition| (tool.name.clone(), Arc::clone(&tool.definition));
+    tools.iter().map(named).collect()
+}
+
+/// An error with what caused it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
 }

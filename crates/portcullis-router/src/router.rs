@@ -2,6 +2,9 @@
 
 mod actor;
 mod handle;
+mod lanes;
 mod message;
+
+pub(crate) use message::RouterMessage;
 
 pub use handle::{Router, RouterOptions};

@@ -1,23 +1,41 @@
 //! What outlives a run, and the door through which files are written for people.
 //!
-//! A file appears whole or not at all, and never in the place of another:
+//! [`State`] is a small database in a folder of the user's own: the definitions of tools that were trusted (pins).
+//! Several processes may have it open at once.
 //!
 //! ```
-//! use portcullis_state::{Privacy, StateError, write_new};
+//! use portcullis_state::{FirstSight, PinState, SeenTool, Sighting, State};
+//! use portcullis_types::Hash;
 //!
 //! let folder = tempfile::tempdir()?;
-//! let path = folder.path().join("portcullis.yaml");
-//! write_new(&path, b"mcp: {servers: []}\n", Privacy::Shared)?;
-//! let again = write_new(&path, b"", Privacy::Shared);
-//! assert!(matches!(again, Err(StateError::Exists { .. })));
-//! assert_eq!(std::fs::read(&path)?, b"mcp: {servers: []}\n");
+//! let state = State::open(&folder.path().join("portcullis"))?;
+//! let server = "github".parse()?;
+//! let look = |description: &str| {
+//!     let text = format!(r#"{{"description":"{description}","name":"merge"}}"#);
+//!     let tool = SeenTool { tool: "merge", hash: Hash::of(text.as_bytes()), definition: &text };
+//!     let seen = Sighting { server: &server, launch: Hash::of(b"npx"), launch_text: "{}", tools: &[tool] };
+//!     Ok::<_, portcullis_state::StateError>(state.see(&seen, FirstSight::Trust, 0)?.tools[0].state)
+//! };
+//! // What is seen first is trusted. What is different afterwards is not, until a person approves it.
+//! assert_eq!(look("merges")?, PinState::Trusted);
+//! assert_eq!(look("merges, and mails the token")?, PinState::Changed);
+//! let pin = state.pin("mcp.github.merge")?.unwrap();
+//! state.trust("mcp.github.merge", pin.waiting.unwrap().hash, "ann", 1)?;
+//! assert_eq!(look("merges, and mails the token")?, PinState::Trusted);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Deliberately absent: any async runtime, any knowledge of what stands in the files.
+//! Files for people appear whole or not at all, and never in the place of another: [`write_new`].
+//!
+//! Deliberately absent: any async runtime (callers give it a thread that may block; each wait is bounded by
+//! [`State::MAX_WAIT`]), clocks (the time is a parameter), and any knowledge of what stands in the files and texts.
 
 mod error;
 mod files;
+mod state;
 
 pub use error::StateError;
 pub use files::{Privacy, create_folder, write_new};
+pub use state::{
+    FirstSight, Pin, PinState, PinnedText, SeenTool, Sighted, SightedTool, Sighting, State, Trusting,
+};

@@ -47,6 +47,10 @@ pub enum ReasonCode {
     AskFloor,
     /// The tool's definition changed since it was trusted.
     AskDefinitionChanged,
+    /// The tool was never trusted, and first sight is not enough.
+    AskDefinitionNew,
+    /// What the tool's server is started with changed since it was trusted.
+    AskCommandChanged,
     /// No policy permits the call.
     DenyByDefault,
     /// A policy forbids the call.
@@ -65,16 +69,20 @@ pub enum ReasonCode {
     DenyArgumentsTooLarge,
     /// The arguments are nested over 64 deep.
     DenyArgumentsTooDeep,
+    /// It cannot be told whether the tool is what was trusted.
+    DenyPinUnknown,
 }
 
 impl ReasonCode {
     /// All codes, in the order of the documentation.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Permitted,
         Self::AskByPolicy,
         Self::AskAlways,
         Self::AskFloor,
         Self::AskDefinitionChanged,
+        Self::AskDefinitionNew,
+        Self::AskCommandChanged,
         Self::DenyByDefault,
         Self::DenyByPolicy,
         Self::DenyEvaluationError,
@@ -84,6 +92,7 @@ impl ReasonCode {
         Self::DenyArgumentsDuplicateKey,
         Self::DenyArgumentsTooLarge,
         Self::DenyArgumentsTooDeep,
+        Self::DenyPinUnknown,
     ];
 
     /// The stable code, and what it means in one sentence.
@@ -104,6 +113,14 @@ impl ReasonCode {
                 "ask.definition-changed",
                 "the tool's definition changed since it was trusted",
             ),
+            Self::AskDefinitionNew => (
+                "ask.definition-new",
+                "the tool is new, and nobody has approved it yet",
+            ),
+            Self::AskCommandChanged => (
+                "ask.command-changed",
+                "what the tool's server is started with changed since it was trusted",
+            ),
             Self::DenyByDefault => ("deny.default", "no policy permits the call"),
             Self::DenyByPolicy => ("deny.policy", "a policy forbids the call"),
             Self::DenyEvaluationError => ("deny.evaluation-error", "a policy failed while it was evaluated"),
@@ -118,6 +135,10 @@ impl ReasonCode {
             Self::DenyArgumentsTooDeep => {
                 ("deny.arguments-too-deep", "the arguments are nested over 64 deep")
             }
+            Self::DenyPinUnknown => (
+                "deny.pin-unknown",
+                "it cannot be told whether the tool is what was trusted",
+            ),
         }
     }
 

@@ -7,9 +7,13 @@ use portcullis_blobs::{BlobStore, FsOptions, FsStore, MemStore};
 use portcullis_config::{Document, Environment, HostEnvironment, Normalized, Options, ServerSpec, normalize};
 use portcullis_egress::EgressRules;
 use portcullis_policy::{DecisionPoint, PolicyFile, Preset};
-use portcullis_router::{ApprovalHandler, ElicitationHandler, Router, RouterOptions, ShapeOptions};
+use portcullis_router::{
+    ApprovalHandler, ElicitationHandler, Keeping, Router, RouterError, RouterOptions, ShapeOptions,
+};
+use portcullis_state::{FirstSight, State};
 use portcullis_supervisor::LifecycleOptions;
 use portcullis_types::{AgentId, EgressRule, Tier};
+use tokio::task::spawn_blocking;
 
 use crate::{Hub, HubError, files::read_reviewed_policies};
 
@@ -31,6 +35,8 @@ pub struct HubBuilder {
     tier: Option<Tier>,
     environment: Option<Arc<dyn Environment + Send + Sync>>,
     lifecycle: Option<LifecycleOptions>,
+    state: Kept,
+    first_sight: FirstSight,
     egress: Option<Vec<EgressRule>>,
 }
 
@@ -50,6 +56,14 @@ enum Store {
     Memory,
     Folder(PathBuf),
     Given(Arc<dyn BlobStore>),
+}
+
+#[derive(Default)]
+enum Kept {
+    #[default]
+    Memory,
+    Folder(PathBuf),
+    Given(Arc<State>),
 }
 
 impl HubBuilder {
@@ -118,6 +132,25 @@ impl HubBuilder {
     /// A store of the host's own.
     pub fn blob_store(mut self, store: Arc<dyn BlobStore>) -> Self {
         self.store = Store::Given(store);
+        self
+    }
+
+    /// A folder for what outlives a run: what was trusted of each tool, so that one that changed is asked about.
+    /// Several hubs may share it. Without one it is kept in memory: each run trusts tools as it sees them first.
+    pub fn state_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.state = Kept::Folder(folder.into());
+        self
+    }
+
+    /// The same, opened by the host.
+    pub fn state(mut self, state: Arc<State>) -> Self {
+        self.state = Kept::Given(state);
+        self
+    }
+
+    /// What becomes of a tool that was never seen before: trusted as it is, or approved by a person first.
+    pub fn first_sight(mut self, first_sight: FirstSight) -> Self {
+        self.first_sight = first_sight;
         self
     }
 
@@ -200,6 +233,15 @@ impl HubBuilder {
             Store::Folder(folder) => Arc::new(FsStore::open(&folder, FsOptions::default())?),
             Store::Given(store) => store,
         };
+        let state = match self.state {
+            Kept::Memory => None,
+            Kept::Folder(folder) => Some(Arc::new(
+                spawn_blocking(move || State::open(&folder))
+                    .await
+                    .map_err(|error| RouterError::Start(error.to_string()))??,
+            )),
+            Kept::Given(state) => Some(state),
+        };
         let sources = SharedEnvironment(environment);
         let router = Router::start(
             specs,
@@ -215,6 +257,10 @@ impl HubBuilder {
                     .or(settings.tier.map(|setting| setting.value))
                     .unwrap_or_default(),
                 sources: Arc::new(sources),
+                keeping: Keeping {
+                    state,
+                    first_sight: self.first_sight,
+                },
                 lifecycle: self.lifecycle,
                 egress: self.egress.map(EgressRules::new),
             },

@@ -4,6 +4,7 @@ use portcullis_blobs::BlobError;
 use portcullis_config::Diagnostic;
 use portcullis_policy::PolicyErrors;
 use portcullis_router::RouterError;
+use portcullis_state::StateError;
 use thiserror::Error;
 
 /// Why a hub could not be started or stopped.
@@ -29,6 +30,9 @@ pub enum HubError {
     /// The blob store cannot be opened.
     #[error("the blob store cannot be opened: {0}")]
     Blobs(#[from] BlobError),
+    /// What outlives a run cannot be opened.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The router's say.
     #[error(transparent)]
     Router(#[from] RouterError),

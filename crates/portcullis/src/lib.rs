@@ -75,8 +75,10 @@ pub use hub::Hub;
 #[cfg(feature = "hub")]
 pub use portcullis_router::{
     ApprovalHandler, ApprovalRequest, BlobInfo, CallError, CallOutcome, CallRequest, Catalog, CatalogTool,
-    ElicitationHandler, Event, EventRecord, EventStream, HookAnswer, Oversize, PersonAnswer, ServerStatus,
-    ShapeOptions, ShapedResult,
+    ElicitationHandler, Event, EventRecord, EventStream, HookAnswer, Oversize, PersonAnswer, PinStanding,
+    PinnedTool, ServerStatus, ShapeOptions, ShapedResult, ToolPin,
 };
+#[cfg(feature = "hub")]
+pub use portcullis_state::{FirstSight, Pin, PinnedText, State, StateError, Trusting};
 #[cfg(feature = "hub")]
 pub use portcullis_supervisor::{ElicitationReply, ElicitationRequest, LifecycleOptions};

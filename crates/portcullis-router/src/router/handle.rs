@@ -4,8 +4,9 @@ use portcullis_blobs::BlobStore;
 use portcullis_config::{ServerSpec, Sources};
 use portcullis_egress::EgressRules;
 use portcullis_policy::DecisionPoint;
+use portcullis_state::{State, StateError, Trusting};
 use portcullis_supervisor::{Supervisor, SupervisorOptions};
-use portcullis_types::{AgentId, Decision, Tier};
+use portcullis_types::{AgentId, Decision, Hash, Tier};
 use ractor::{Actor, ActorRef};
 use tokio::{
     sync::{mpsc, watch},
@@ -14,6 +15,7 @@ use tokio::{
 
 use super::{
     actor::{RouterActor, RouterArguments},
+    lanes,
     message::RouterMessage,
 };
 use crate::{
@@ -25,6 +27,7 @@ use crate::{
     elicit::PermittedElicitation,
     error::{CallError, RouterError},
     event::{EventBus, EventStream},
+    pins::{Keeping, Pinning},
     shape::ShapeOptions,
 };
 
@@ -49,6 +52,8 @@ pub struct RouterOptions {
     pub tier: Tier,
     /// What references in specs are resolved against.
     pub sources: Arc<dyn Sources + Send + Sync>,
+    /// What outlives a run: what was trusted of tools.
+    pub keeping: Keeping,
     /// Restart, back-off, parking, idling.
     pub lifecycle: Option<portcullis_supervisor::LifecycleOptions>,
     /// Where the hub as a whole may connect over HTTP, above each server's own rules; with none, those stand alone.
@@ -76,6 +81,7 @@ impl Router {
     pub async fn start(specs: Vec<ServerSpec>, options: RouterOptions) -> Result<Self, RouterError> {
         let settle_within = settle_within(&specs);
         let events = EventBus::default();
+        let pinning = Pinning::new(&options.keeping, &specs)?;
         let (catalog_writer, catalog) = watch::channel(Arc::new(Catalog::new(specs.iter())));
         let by_id: BTreeMap<_, _> = specs.iter().map(|spec| (spec.id.clone(), spec.clone())).collect();
         let arguments = RouterArguments {
@@ -91,21 +97,16 @@ impl Router {
         supervisor_options.lifecycle = options.lifecycle.clone().unwrap_or_default();
         supervisor_options.egress = options.egress.clone();
         supervisor_options.elicitation = PermittedElicitation::responder(&options, &specs, events.clone());
-        let (tell, mut heard) = mpsc::unbounded_channel();
-        let forward = actor.clone();
-        tokio::spawn(async move {
-            while let Some(event) = heard.recv().await {
-                let _ = forward.send_message(RouterMessage::Supervisor(event));
-            }
-            // Nobody is left to say anything: the actor tells the rest and ends, also where the hub was dropped.
-            let _ = forward.drain();
-        });
+        let (tell, heard) = mpsc::unbounded_channel();
+        tokio::spawn(lanes::forward(heard, actor.clone(), pinning.clone()));
         let supervisor = Supervisor::start(specs, supervisor_options, tell).await?;
         let dispatch = Dispatch {
             upstreams: supervisor.upstreams().clone(),
             catalog: catalog.clone(),
             admission: Admission::new(supervisor.upstreams().keys()),
             events: events.clone(),
+            pinning,
+            actor: actor.clone(),
             options,
         };
         Ok(Self {
@@ -179,6 +180,21 @@ impl Router {
     #[must_use]
     pub fn outlook(&self, tool: &CatalogTool) -> Decision {
         self.dispatch.outlook(tool)
+    }
+
+    /// What outlives a run. Its methods block: give them a thread that may.
+    #[must_use]
+    pub fn state(&self) -> &Arc<State> {
+        self.dispatch.pinning.state()
+    }
+
+    /// Trusts a tool's definition (`mcp.<server>.<tool>`), or what a server is started with (`mcp.<server>`), in the
+    /// place of what was trusted before: the one with this hash, which waits. `by` is the person's name.
+    ///
+    /// # Errors
+    /// [`StateError`]: nothing is trusted that was not before.
+    pub async fn trust(&self, subject: &str, hash: Hash, by: &str) -> Result<Trusting, StateError> {
+        self.dispatch.trust(subject, hash, by).await
     }
 
     /// Stops all servers and waits until their processes are gone.

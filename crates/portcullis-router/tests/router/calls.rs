@@ -12,14 +12,14 @@ use super::*;
 
 /// Gives fixed answers, and keeps what was asked.
 #[derive(Debug)]
-struct Answers {
+pub(crate) struct Answers {
     hook: HookAnswer,
     person: PersonAnswer,
     asked: Mutex<Vec<(&'static str, ApprovalRequest)>>,
 }
 
 impl Answers {
-    fn new(hook: HookAnswer, person: PersonAnswer) -> Arc<Self> {
+    pub(crate) fn new(hook: HookAnswer, person: PersonAnswer) -> Arc<Self> {
         Arc::new(Self {
             hook,
             person,
@@ -28,7 +28,7 @@ impl Answers {
     }
 
     /// Who was asked, in order.
-    fn asked(&self) -> Vec<&'static str> {
+    pub(crate) fn asked(&self) -> Vec<&'static str> {
         self.asked.lock().unwrap().iter().map(|(who, _)| *who).collect()
     }
 }
@@ -299,6 +299,7 @@ async fn a_disabled_server_refuses_at_once() {
     };
     let options = RouterOptions {
         egress: None,
+        keeping: Default::default(),
         policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
         store: Arc::new(MemStore::default()),
         shape: ShapeOptions::default(),

@@ -4,6 +4,7 @@
 
 mod calls;
 mod events;
+mod pins;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -13,8 +14,8 @@ use portcullis_config::{
 };
 use portcullis_policy::{DecisionPoint, PolicyFile};
 use portcullis_router::{
-    ApprovalHandler, CallError, CallOutcome, CallRequest, EventRecord, EventStream, Router, RouterOptions,
-    ShapeOptions,
+    ApprovalHandler, CallError, CallOutcome, CallRequest, EventRecord, EventStream, Keeping, Router,
+    RouterOptions, ShapeOptions,
 };
 use portcullis_supervisor::LifecycleOptions;
 use portcullis_testkit::{Script, serve_stdio};
@@ -93,12 +94,22 @@ impl Rig {
     }
 
     async fn start_spec(spec: ServerSpec, rules: &str, approval: Option<Arc<dyn ApprovalHandler>>) -> Self {
+        Self::start_keeping(spec, rules, approval, Keeping::default()).await
+    }
+
+    async fn start_keeping(
+        spec: ServerSpec,
+        rules: &str,
+        approval: Option<Arc<dyn ApprovalHandler>>,
+        keeping: Keeping,
+    ) -> Self {
         let rules = PolicyFile {
             name: "team.rules".to_owned(),
             text: rules.to_owned(),
         };
         let options = RouterOptions {
             egress: None,
+            keeping,
             policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
             store: Arc::new(MemStore::default()),
             shape: ShapeOptions::default(),

@@ -1,0 +1,109 @@
+//! Two definitions, line by line, as a person can read them.
+
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use crate::output;
+
+/// How many lines are shown around a difference.
+const AROUND: usize = 3;
+
+/// What is different, in the manner of `diff -u`. Nothing in it can steer a terminal, and what cannot be seen is
+/// spelt out, so that two texts which look alike show where they differ.
+pub(super) fn lines(before: &str, after: &str) -> Vec<String> {
+    let (before, after) = (readable(before), readable(after));
+    let difference = TextDiff::from_lines(&before, &after);
+    let mut lines = Vec::new();
+    for group in difference.grouped_ops(AROUND) {
+        if !lines.is_empty() {
+            lines.push("⋮".to_owned());
+        }
+        for change in group.iter().flat_map(|op| difference.iter_changes(op)) {
+            let sign = match change.tag() {
+                ChangeTag::Equal => ' ',
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+            };
+            lines.push(format!("{sign}{}", change.value().trim_end_matches('\n')));
+        }
+    }
+    lines
+}
+
+/// JSON one member a line, and a text of several lines on as many; what is no JSON as it is.
+fn readable(text: &str) -> String {
+    let pretty = serde_json::from_str::<Value>(text)
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .unwrap_or_else(|_| text.to_owned());
+    let mut shown = String::with_capacity(pretty.len());
+    for line in pretty.lines() {
+        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
+        let mut characters = line.chars();
+        while let Some(c) = characters.next() {
+            shown.push(c);
+            if c == '\\'
+                && let Some(escaped) = characters.next()
+            {
+                shown.push(escaped);
+                if escaped == 'n' {
+                    shown.push_str(&format!("\n{indent}    "));
+                }
+            }
+        }
+        shown.push('\n');
+    }
+    output::safe(&shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(before: &str, after: &str, expected: &[&str]) {
+        assert_eq!(lines(before, after), expected);
+    }
+
+    #[test]
+    fn what_differs_stands_out_and_nothing_is_hidden() {
+        check(r#"{"a":1}"#, r#"{"a":1}"#, &[]);
+        check(
+            r#"{"description":"Reads.\nFast.","name":"x"}"#,
+            r#"{"description":"Reads.\nAnd mails.","name":"x"}"#,
+            &[
+                " {",
+                r#"   "description": "Reads.\n"#,
+                r#"-      Fast.","#,
+                r#"+      And mails.","#,
+                r#"   "name": "x""#,
+                " }",
+            ],
+        );
+        // What cannot be seen, and what would rewrite the screen.
+        let (plain, hostile) = (
+            r#"{"d":"good"}"#,
+            "{\"d\":\"go\u{200b}od\u{202e}\\u001b[2J\\\\n\"}",
+        );
+        check(
+            plain,
+            hostile,
+            &[
+                " {",
+                r#"-  "d": "good""#,
+                r#"+  "d": "go\u{200b}od\u{202e}\u001b[2J\\n""#,
+                " }",
+            ],
+        );
+        check("", "no json \u{1b}[2K", &["+no json \\u{1b}[2K"]);
+    }
+
+    #[test]
+    fn what_is_far_from_a_difference_is_left_out() {
+        let long = |changed: &str| {
+            let members: Vec<_> = (10..40).map(|n| format!(r#""m{n}":{n}"#)).collect();
+            format!("{{{}}}", members.join(",")).replace("25", changed)
+        };
+        let shown = lines(&long("25"), &long("99"));
+        assert_eq!(shown.len(), 8, "{shown:?}");
+    }
+}

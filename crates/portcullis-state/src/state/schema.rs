@@ -1,0 +1,163 @@
+//! The versions of the schema, and how one becomes the next.
+
+use std::path::Path;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::told;
+use crate::StateError;
+
+/// Says in the file's head whose database it is: `PCLS`.
+const APPLICATION_ID: i64 = 0x5043_4c53;
+
+/// What makes each version out of the one before; the first begins with nothing. A version that was published is
+/// never edited: the next one goes to the end.
+const VERSIONS: &[&str] = &[
+    // 1: pins.
+    "CREATE TABLE pins (
+        subject TEXT PRIMARY KEY NOT NULL,
+        server TEXT NOT NULL,
+        first_seen_ms INTEGER NOT NULL,
+        trusted_hash BLOB, trusted_text TEXT, trusted_at_ms INTEGER, trusted_by TEXT,
+        waiting_hash BLOB, waiting_text TEXT, waiting_since_ms INTEGER
+    ) STRICT;
+    CREATE INDEX pins_by_server ON pins (server);",
+];
+
+/// Looks at the database, and upgrades it where it is older.
+pub(super) fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), StateError> {
+    upgrade(connection, path, VERSIONS)
+}
+
+fn upgrade(connection: &mut Connection, path: &Path, versions: &[&str]) -> Result<(), StateError> {
+    let failed = |error| told(path, error);
+    check_whole(connection, path)?;
+    let known = i64::try_from(versions.len()).unwrap_or(i64::MAX);
+    if version(connection, path, known)? == known {
+        return Ok(());
+    }
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    // Another process may have been quicker.
+    let found = usize::try_from(version(&transaction, path, known)?).unwrap_or(usize::MAX);
+    for text in versions.iter().skip(found) {
+        transaction.execute_batch(text).map_err(failed)?;
+    }
+    finish(&transaction, known).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+fn finish(transaction: &Transaction<'_>, version: i64) -> rusqlite::Result<()> {
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", version)
+}
+
+/// The version of the schema; 0 where the database is empty.
+fn version(connection: &Connection, path: &Path, known: i64) -> Result<i64, StateError> {
+    let failed = |error| told(path, error);
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let (owner, found) = (
+        pragma("application_id").map_err(failed)?,
+        pragma("user_version").map_err(failed)?,
+    );
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(failed)?;
+    let foreign = owner != APPLICATION_ID && (owner != 0 || found != 0 || tables != 0);
+    if foreign || found < 0 {
+        return Err(StateError::Foreign {
+            path: path.to_owned(),
+        });
+    }
+    if found > known {
+        return Err(StateError::Newer {
+            path: path.to_owned(),
+            found,
+            known,
+        });
+    }
+    Ok(found)
+}
+
+/// Reads all of it once. What is damaged is told and never made anew: it holds what a person decided.
+fn check_whole(connection: &Connection, path: &Path) -> Result<(), StateError> {
+    let failed = |error| told(path, error);
+    let said: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(failed)?;
+    if said == "ok" {
+        Ok(())
+    } else {
+        Err(StateError::Damaged {
+            path: path.to_owned(),
+            why: said,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(connection: &mut Connection, versions: &[&str]) -> Result<(), StateError> {
+        upgrade(connection, Path::new("t"), versions)
+    }
+
+    fn count(connection: &Connection, table: &str) -> rusqlite::Result<i64> {
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
+    }
+
+    #[test]
+    fn each_version_becomes_the_next_and_keeps_what_it_holds() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let versions = [
+            "CREATE TABLE a (x)",
+            "CREATE TABLE b (x)",
+            "INSERT INTO b SELECT x FROM a",
+        ];
+        check(&mut connection, &versions[..1]).unwrap();
+        connection.execute("INSERT INTO a VALUES (1)", []).unwrap();
+        check(&mut connection, &versions).unwrap();
+        check(&mut connection, &versions).unwrap();
+        assert_eq!(count(&connection, "b").unwrap(), 1, "each step runs once");
+        let error = check(&mut connection, &versions[..2]).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                StateError::Newer {
+                    found: 3,
+                    known: 2,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(error.to_string().contains("newer version"), "{error}");
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_version_before() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        check(&mut connection, &["CREATE TABLE a (x)"]).unwrap();
+        let broken = ["CREATE TABLE a (x)", "CREATE TABLE b (x); CREATE TABLE a (x)"];
+        check(&mut connection, &broken).unwrap_err();
+        assert!(count(&connection, "b").is_err());
+        check(&mut connection, &["CREATE TABLE a (x)"]).unwrap();
+    }
+
+    #[test]
+    fn the_database_of_something_else_is_left_alone() {
+        for text in [
+            "CREATE TABLE theirs (x)",
+            "PRAGMA user_version = 7",
+            "PRAGMA application_id = 7",
+        ] {
+            let mut connection = Connection::open_in_memory().unwrap();
+            connection.execute_batch(text).unwrap();
+            let error = check(&mut connection, VERSIONS).unwrap_err();
+            assert!(matches!(error, StateError::Foreign { .. }), "{text}: {error}");
+            assert!(count(&connection, "pins").is_err());
+        }
+    }
+}
