@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use crate::Frame;
+use crate::{Frame, LongStrings};
 
 mod envelope;
 mod line;
@@ -8,11 +8,13 @@ mod lines;
 mod message;
 mod nesting;
 mod salvage;
+mod strings;
 
 pub use line::MAX_MESSAGES_PER_LINE;
 
 use line::LineDecoder;
 use lines::{LineBuffer, Next};
+use strings::StringFilter;
 
 /// What a peer may send at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,9 @@ pub struct Limits {
     /// The deepest nesting of a message, in levels, the envelope counted: 128 by default, so that serde_json reads
     /// every result with its own limit of 127. A request or notification, which is read whole, may have at most 127.
     pub max_depth: usize,
+    /// The longest string that stays in its line where long ones are taken, in bytes of its raw JSON text between the
+    /// quotes: 64 KiB by default. [`Decoder::taking`] alone looks at it.
+    pub max_string_bytes: usize,
 }
 
 impl Default for Limits {
@@ -29,15 +34,21 @@ impl Default for Limits {
         Self {
             max_line_bytes: 64 << 20,
             max_depth: 128,
+            max_string_bytes: 64 << 10,
         }
     }
 }
 
 /// Takes a stream apart into frames. How the stream is cut into chunks makes no difference to them.
+///
+/// A decoder made with [`taking`](Self::taking) gives strings that are too long for a line to a taker of the type `S`
+/// as they arrive; one made with [`new`](Self::new) leaves them where they are.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct Decoder<S = ()> {
     limits: Limits,
     lines: LineBuffer,
+    strings: Option<StringFilter>,
+    taker: S,
     decoder: LineDecoder,
     /// Frames of the last line that were not taken yet.
     // INVARIANT: at most 2 × `MAX_MESSAGES_PER_LINE` frames: a line is decoded only when this is empty.
@@ -60,8 +71,21 @@ impl Decoder {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
+            strings: None,
+            ..Self::taking(limits, ())
+        }
+    }
+}
+
+impl<S: LongStrings> Decoder<S> {
+    /// A decoder at the start of a stream that gives long strings to `taker`.
+    #[must_use]
+    pub fn taking(limits: Limits, taker: S) -> Self {
+        Self {
             limits,
             lines: LineBuffer::new(limits.max_line_bytes),
+            strings: Some(StringFilter::new(limits.max_string_bytes)),
+            taker,
             decoder: LineDecoder::new(limits.max_depth),
             pending: VecDeque::new(),
             stream: Stream::Open,
@@ -71,15 +95,25 @@ impl Decoder {
     /// Takes the next bytes of the stream. Take the frames, until there is none, before feeding again: what is
     /// kept is then at most one unfinished line.
     pub fn feed(&mut self, chunk: &[u8]) {
-        if self.stream == Stream::Open {
-            self.lines.extend(chunk);
+        if self.stream != Stream::Open {
+            return;
         }
+        match &mut self.strings {
+            Some(strings) => strings.feed(chunk, &mut self.lines, &mut self.taker),
+            None => self.lines.extend(chunk),
+        }
+    }
+
+    /// Who takes the long strings.
+    pub fn taker(&mut self) -> &mut S {
+        &mut self.taker
     }
 
     /// Says that the stream is over: what stands after the last newline is a line as well.
     pub fn finish(&mut self) {
         if self.stream == Stream::Open {
             self.stream = Stream::Ended;
+            self.end_strings();
         }
     }
 
@@ -95,11 +129,18 @@ impl Decoder {
                 Next::Overlong => {
                     self.stream = Stream::Dead;
                     self.lines.release();
+                    self.end_strings();
                     return Some(Frame::Overlong {
                         limit: self.limits.max_line_bytes,
                     });
                 }
             }
+        }
+    }
+
+    fn end_strings(&mut self) {
+        if let Some(strings) = &mut self.strings {
+            strings.end_line(&mut self.taker);
         }
     }
 }

@@ -16,6 +16,9 @@
 //! - A message that a raw newline cuts is not joined again: the protocol forbids it, and waiting for the rest
 //!   could last for ever. It is reported at once, and where its id stands on a later line, again with that id.
 //! - A request or notification of the server that cannot be read is noise: nobody here waits for it.
+//! - Strings over [`Limits::max_string_bytes`] leave their line as they arrive, where somebody takes them
+//!   ([`Decoder::taking`]): what is then bounded is what stays. Whether they are JSON is checked on the way, and what is
+//!   wrong with one stays in the line. A raw newline ends every string.
 //! - Memory is bounded by [`Limits::max_line_bytes`] and the chunk at hand, as long as the frames are taken after
 //!   each chunk; time is linear in the bytes fed, whatever the size of the chunks.
 //!
@@ -42,9 +45,11 @@ mod decoder;
 mod excerpt;
 mod frame;
 mod id;
+mod long;
 mod unusable;
 
 pub use decoder::{Decoder, Limits, MAX_MESSAGES_PER_LINE};
 pub use frame::{Frame, WireError};
 pub use id::Id;
+pub use long::{LongStrings, MAX_LONG_STRINGS, marker, marker_tag};
 pub use unusable::Unusable;

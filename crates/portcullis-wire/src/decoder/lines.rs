@@ -46,6 +46,13 @@ impl LineBuffer {
         }
     }
 
+    /// Takes the last `count` bytes away, which are of the line that is not finished.
+    pub(super) fn cut(&mut self, count: usize) -> Vec<u8> {
+        let at = self.bytes.len().saturating_sub(count).max(self.start);
+        self.searched = self.searched.min(at);
+        self.bytes.split_off(at)
+    }
+
     /// Appends a chunk, after making room for it.
     pub(super) fn extend(&mut self, chunk: &[u8]) {
         self.compact();
