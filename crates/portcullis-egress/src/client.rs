@@ -8,14 +8,15 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::{Origin, Url};
 
 use crate::{
-    EgressError, EgressRules, Limits, Resolver, SystemResolver,
+    EgressError, EgressProxy, EgressRules, Limits, Resolver, SystemResolver,
     body::{Body, Reading},
     error::chain,
-    record::EgressLog,
+    proxy,
+    record::{EgressLog, Way},
     redirect::{self, Hop},
     resolve::{CheckedResolver, ResolveFailure},
     rules::target,
-    tls::Tls,
+    tls::{Tls, read_pem},
 };
 
 /// The one way out: an HTTP client that connects only where its rules allow. Cheap to clone.
@@ -32,6 +33,7 @@ struct Inner {
     limits: Limits,
     /// INVARIANT: sent to this origin only, and only by a chain of redirects that never left it.
     credentials: Option<(Origin, HeaderMap)>,
+    proxy: Option<EgressProxy>,
     no_roots: Option<String>,
     log: EgressLog,
 }
@@ -42,6 +44,7 @@ pub struct GuardedClientBuilder {
     limits: Limits,
     resolver: Arc<dyn Resolver>,
     credentials: Option<(Origin, HeaderMap)>,
+    proxy: Option<EgressProxy>,
     roots: Vec<Vec<u8>>,
     log: EgressLog,
 }
@@ -95,6 +98,7 @@ impl GuardedClient {
             limits: Limits::default(),
             resolver: Arc::new(SystemResolver),
             credentials: None,
+            proxy: None,
             roots: Vec::new(),
             log: EgressLog::default(),
         }
@@ -200,7 +204,9 @@ impl GuardedClient {
         let inner = &self.inner;
         let host = target(&hop.url);
         let rule = self.rule(&hop.method, &hop.url)?.to_string();
-        if let (Some(why), "https") = (&inner.no_roots, hop.url.scheme()) {
+        let proxy = inner.proxy.as_ref().filter(|_| proxy::carries(&hop.url));
+        let encrypted = hop.url.scheme() == "https" || proxy.is_some_and(EgressProxy::is_https);
+        if let (Some(why), true) = (&inner.no_roots, encrypted) {
             return Err(EgressError::NoRoots {
                 host,
                 why: why.clone(),
@@ -219,10 +225,21 @@ impl GuardedClient {
         if !hop.body.is_empty() {
             *request.body_mut() = Some(hop.body.clone().into());
         }
-        let attempt = inner.log.begin(host.clone(), rule);
-        let answer = match timeout(first_byte, inner.http.execute(request)).await {
-            Ok(answer) => answer.map_err(|error| explain(error, host, inner.limits.header_bytes)),
-            Err(_) => Err(EgressError::FirstByte {
+        let proxy = proxy.map(EgressProxy::target);
+        let attempt = inner.log.begin(Way {
+            target: host.clone(),
+            rule,
+            proxy: proxy.clone(),
+        });
+        let answer = match (timeout(first_byte, inner.http.execute(request)).await, proxy) {
+            // Before a tunnel, the library reports it as a connection that could not be made.
+            (Ok(Ok(answer)), Some(proxy)) if answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                Err(EgressError::ProxyLogin { proxy })
+            }
+            (Ok(answer), proxy) => {
+                answer.map_err(|error| explain(error, host, proxy, inner.limits.header_bytes))
+            }
+            (Err(_), _) => Err(EgressError::FirstByte {
                 host,
                 after: first_byte,
             }),
@@ -294,6 +311,22 @@ impl GuardedClientBuilder {
         self
     }
 
+    /// Root certificates to trust beside the system's: all that a text in PEM holds (RFC 7468).
+    ///
+    /// # Errors
+    /// [`EgressError::Setup`] where it holds none, or one that cannot be read.
+    pub fn root_certificates(mut self, pem: &[u8]) -> Result<Self, EgressError> {
+        self.roots.extend(read_pem(pem)?);
+        Ok(self)
+    }
+
+    /// Sends requests through a proxy. It needs a rule of its own.
+    #[must_use]
+    pub fn proxy(mut self, proxy: EgressProxy) -> Self {
+        self.proxy = Some(proxy);
+        self
+    }
+
     /// Where each connection is counted and told: made, refused or failed.
     #[must_use]
     pub fn log(mut self, log: EgressLog) -> Self {
@@ -304,8 +337,9 @@ impl GuardedClientBuilder {
     /// Sets the client up. The system's root certificates are read here where a rule is for https.
     ///
     /// # Errors
-    /// [`EgressError::Header`] for credentials in a header of the connection, [`EgressError::Setup`] for a root
-    /// certificate that cannot be read or a client that cannot be made.
+    /// [`EgressError::Header`] for credentials in a header of the connection, [`EgressError::Proxy`] for a proxy that
+    /// the rules do not allow, [`EgressError::Setup`] for a root certificate that cannot be read, a login that cannot
+    /// be sent or a client that cannot be made.
     pub fn build(self) -> Result<GuardedClient, EgressError> {
         if let Some((_, headers)) = &self.credentials
             && let Some(name) = headers.keys().find(|name| OWNED.contains(name))
@@ -313,6 +347,9 @@ impl GuardedClientBuilder {
             return Err(EgressError::Header {
                 name: name.to_string(),
             });
+        }
+        if let Some(proxy) = &self.proxy {
+            self.check_proxy(proxy)?;
         }
         let rules = Arc::new(self.rules);
         let limits = self.limits;
@@ -328,7 +365,7 @@ impl GuardedClientBuilder {
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls.config)
             .dns_resolver(Arc::new(resolver))
-            // A proxy would resolve names elsewhere, out of our sight.
+            // The system's proxy would resolve names elsewhere, out of our sight, and nobody would have allowed it.
             .no_proxy()
             // Redirects are ours to follow, hop by hop.
             .redirect(reqwest::redirect::Policy::none())
@@ -341,7 +378,12 @@ impl GuardedClientBuilder {
             .tcp_keepalive(Duration::from_secs(30))
             .tcp_keepalive_interval(Duration::from_secs(10))
             .tcp_keepalive_retries(3)
-            .user_agent(concat!("portcullis/", env!("CARGO_PKG_VERSION")))
+            .user_agent(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
+        let http = match &self.proxy {
+            Some(proxy) => http.proxy(proxy.intercept()),
+            None => http,
+        };
+        let http = http
             .build()
             .map_err(|error| EgressError::Setup { why: chain(&error) })?;
         let inner = Inner {
@@ -349,12 +391,22 @@ impl GuardedClientBuilder {
             rules,
             limits,
             credentials: self.credentials,
+            proxy: self.proxy,
             no_roots: tls.no_roots,
             log: self.log,
         };
         Ok(GuardedClient {
             inner: Arc::new(inner),
         })
+    }
+
+    /// A proxy that is refused is told of as any other way out.
+    fn check_proxy(&self, proxy: &EgressProxy) -> Result<(), EgressError> {
+        let checked = proxy.check(&self.rules);
+        if let Some(refusal) = checked.as_ref().err().and_then(EgressError::refusal) {
+            self.log.refused(proxy.target(), refusal);
+        }
+        checked
     }
 }
 
@@ -451,7 +503,7 @@ impl fmt::Debug for GuardedResponse {
 }
 
 /// What the HTTP library reports, as ours: a refusal of the resolver's hook first, then the kind of failure.
-fn explain(error: reqwest::Error, host: String, limit_bytes: usize) -> EgressError {
+fn explain(error: reqwest::Error, host: String, proxy: Option<String>, limit_bytes: usize) -> EgressError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(current) = cause {
         if current
@@ -471,7 +523,7 @@ fn explain(error: reqwest::Error, host: String, limit_bytes: usize) -> EgressErr
     }
     let source = error.without_url();
     if source.is_connect() {
-        EgressError::Connect { host, source }
+        EgressError::Connect { host, proxy, source }
     } else {
         EgressError::Exchange { host, source }
     }

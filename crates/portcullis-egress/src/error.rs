@@ -20,10 +20,12 @@ pub enum EgressError {
         source: std::io::Error,
     },
     /// No connection came to be: refused, timed out, or TLS failed.
-    #[error("`{host}` cannot be connected to")]
+    #[error("`{host}` cannot be connected to{}", through(.proxy))]
     Connect {
         /// `scheme://host:port`.
         host: String,
+        /// `scheme://host:port` of the proxy that it was tried through.
+        proxy: Option<String>,
         /// What happened.
         #[source]
         source: reqwest::Error,
@@ -126,6 +128,17 @@ pub enum EgressError {
         /// Its name.
         name: String,
     },
+    /// The rules do not allow the proxy that is configured.
+    #[error("the configured proxy cannot be used: {0}")]
+    Proxy(Refusal),
+    /// The proxy wants a login, or another one.
+    #[error(
+        "the proxy `{proxy}` wants a login that it was not given: set the `username` and `password` of the proxy"
+    )]
+    ProxyLogin {
+        /// `scheme://host:port`.
+        proxy: String,
+    },
     /// There is nothing to check certificates against.
     #[error(
         "`{host}` cannot be verified: {why}; install the system's root certificates, such as the package `ca-certificates`"
@@ -155,7 +168,10 @@ impl EgressError {
             | Self::Connect { .. }
             | Self::Header { .. }
             | Self::NoRoots { .. }
+            | Self::Proxy(_)
             | Self::Setup { .. } => true,
+            // A server could answer so as well, once it had the request.
+            Self::ProxyLogin { .. } => false,
             // After a redirect, the first host has seen the request.
             Self::AfterRedirect { .. }
             | Self::Exchange { .. }
@@ -181,11 +197,18 @@ impl EgressError {
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Self::Refused(refusal) => Some(refusal),
+            Self::Refused(refusal) | Self::Proxy(refusal) => Some(refusal),
             Self::AfterRedirect { source, .. } => source.refusal(),
             _ => None,
         }
     }
+}
+
+fn through(proxy: &Option<String>) -> String {
+    proxy
+        .as_ref()
+        .map(|proxy| format!(" through the proxy `{proxy}`"))
+        .unwrap_or_default()
 }
 
 /// An error and its causes in one line.

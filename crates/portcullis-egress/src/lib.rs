@@ -7,8 +7,8 @@
 //!
 //! `rules` and `address` are pure: they see a URL or an address and answer. The rest is the client.
 //!
-//! Deliberately absent: any proxy (of the system or not), cookies, caches, retries, knowledge of MCP, and a guard
-//! over what a child process does on the network.
+//! Deliberately absent: any proxy of the system (one that is configured needs a rule of its own), cookies, caches,
+//! retries, knowledge of MCP, and a guard over what a child process does on the network.
 //!
 //! ```
 //! use portcullis_egress::EgressRules;
@@ -28,6 +28,7 @@ mod body;
 mod client;
 mod error;
 mod limits;
+mod proxy;
 mod record;
 mod redirect;
 mod refusal;
@@ -39,7 +40,8 @@ pub use address::{AddressKind, check_address};
 pub use client::{GuardedClient, GuardedClientBuilder, GuardedRequest, GuardedResponse};
 pub use error::EgressError;
 pub use limits::Limits;
+pub use proxy::EgressProxy;
 pub use record::{EgressCounters, EgressLog, EgressOutcome, EgressRecord};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, RefusalCode};
 pub use resolve::{Resolver, SystemResolver};
 pub use rules::EgressRules;

@@ -28,8 +28,17 @@ pub struct EgressRecord {
     /// The address: that of the connection, or the one that was refused. None where it never came to one, or
     /// where a connection was given up before anything came back on it.
     pub address: Option<std::net::IpAddr>,
+    /// `scheme://host:port` of the proxy that it went through, whose address it is then.
+    pub proxy: Option<String>,
     /// How it ended.
     pub outcome: EgressOutcome,
+}
+
+/// A way out that the rules allow.
+pub(crate) struct Way {
+    pub(crate) target: String,
+    pub(crate) rule: String,
+    pub(crate) proxy: Option<String>,
 }
 
 /// How a way out ended.
@@ -110,16 +119,17 @@ impl EgressLog {
             target,
             rule: None,
             address: refusal.address(),
+            proxy: None,
             outcome: EgressOutcome::Refused(refusal.clone()),
         });
     }
 
-    /// The rules allowed `target`: what becomes of it is told by what comes back.
-    pub(crate) fn begin(&self, target: String, rule: String) -> Attempt<'_> {
+    /// The rules allowed this way out: what becomes of it is told by what comes back.
+    pub(crate) fn begin(&self, way: Way) -> Attempt<'_> {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
         Attempt {
             log: self,
-            named: Some((target, rule)),
+            way: Some(way),
         }
     }
 
@@ -155,7 +165,7 @@ impl fmt::Debug for EgressLog {
 /// connection: something may have been sent.
 pub(crate) struct Attempt<'a> {
     log: &'a EgressLog,
-    named: Option<(String, String)>,
+    way: Option<Way>,
 }
 
 impl Attempt<'_> {
@@ -163,14 +173,14 @@ impl Attempt<'_> {
     pub(crate) fn answered(mut self, answer: &reqwest::Response) {
         let info = answer.extensions().get::<HttpInfo>();
         if info.is_some_and(|info| !self.log.is_new(info)) {
-            self.named = None;
+            self.way = None;
             return;
         }
         self.allowed(info.map(|info| info.remote_addr()));
     }
 
     pub(crate) fn failed(mut self, error: &EgressError) {
-        let Some((target, rule)) = self.named.take_if(|_| error.is_not_sent()) else {
+        let Some(Way { target, rule, proxy }) = self.way.take_if(|_| error.is_not_sent()) else {
             return;
         };
         if let Some(refusal) = error.refusal() {
@@ -182,12 +192,13 @@ impl Attempt<'_> {
             target,
             rule: Some(rule),
             address: None,
+            proxy,
             outcome: EgressOutcome::Failed(error.chain()),
         });
     }
 
     fn allowed(&mut self, remote: Option<SocketAddr>) {
-        let Some((target, rule)) = self.named.take() else {
+        let Some(Way { target, rule, proxy }) = self.way.take() else {
             return;
         };
         self.log.0.connections.fetch_add(1, Ordering::Relaxed);
@@ -195,6 +206,7 @@ impl Attempt<'_> {
             target,
             rule: Some(rule),
             address: remote.map(|remote| remote.ip()),
+            proxy,
             outcome: EgressOutcome::Allowed,
         });
     }

@@ -106,22 +106,72 @@ pub enum Refusal {
     },
 }
 
+macro_rules! codes {
+    ($($variant:ident $code:literal $meaning:literal,)*) => {
+        /// Why a connection is not made, as a code. Closed: the codes are stable and documented in docs/egress.md.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum RefusalCode {
+            $(#[doc = concat!($meaning, ".")] $variant,)*
+        }
+
+        impl RefusalCode {
+            /// All codes, in the order of the documentation.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The stable code, and what it means in one sentence.
+            #[must_use]
+            pub fn describe(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$variant => ($code, $meaning),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    SchemeUnsupported "scheme_unsupported" "neither `http` nor `https`",
+    NoHost "no_host" "the url has no host, or one with an empty label",
+    Credentials "credentials_in_url" "the url carries a user name or a password",
+    Host "host_not_allowed" "no rule names the host",
+    Scheme "scheme_not_allowed" "rules name the host, for the other scheme",
+    Port "port_not_allowed" "rules name scheme and host, for other ports",
+    Path "path_not_allowed" "rules name scheme, host and port, for other paths",
+    PathTricks "path_ambiguous" "under a rule with a path, the url's path could be read as another one",
+    Method "method_not_allowed" "rules name the url, for other methods",
+    Address "address_not_allowed" "the address is not of the public internet, or another than the rule names",
+}
+
+impl RefusalCode {
+    /// The stable code alone.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.describe().0
+    }
+}
+
 impl Refusal {
     /// A stable code, for events and documents.
     #[must_use]
     pub fn code(&self) -> &'static str {
+        self.kind().as_str()
+    }
+
+    /// The same, as a value.
+    #[must_use]
+    pub fn kind(&self) -> RefusalCode {
         match self {
-            Self::Hub(refusal) => refusal.code(),
-            Self::Method { .. } => "method_not_allowed",
-            Self::SchemeUnsupported { .. } => "scheme_unsupported",
-            Self::NoHost { .. } => "no_host",
-            Self::Credentials { .. } => "credentials_in_url",
-            Self::Host { .. } => "host_not_allowed",
-            Self::Scheme { .. } => "scheme_not_allowed",
-            Self::Port { .. } => "port_not_allowed",
-            Self::Path { .. } => "path_not_allowed",
-            Self::PathTricks { .. } => "path_ambiguous",
-            Self::Address { .. } => "address_not_allowed",
+            Self::Hub(refusal) => refusal.kind(),
+            Self::SchemeUnsupported { .. } => RefusalCode::SchemeUnsupported,
+            Self::NoHost { .. } => RefusalCode::NoHost,
+            Self::Credentials { .. } => RefusalCode::Credentials,
+            Self::Host { .. } => RefusalCode::Host,
+            Self::Scheme { .. } => RefusalCode::Scheme,
+            Self::Port { .. } => RefusalCode::Port,
+            Self::Path { .. } => RefusalCode::Path,
+            Self::PathTricks { .. } => RefusalCode::PathTricks,
+            Self::Method { .. } => RefusalCode::Method,
+            Self::Address { .. } => RefusalCode::Address,
         }
     }
 

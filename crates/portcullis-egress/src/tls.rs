@@ -1,6 +1,11 @@
 use std::sync::Arc;
 
-use rustls::{ClientConfig, RootCertStore, client::Resumption, crypto::ring, pki_types::CertificateDer};
+use rustls::{
+    ClientConfig, RootCertStore,
+    client::Resumption,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 use rustls_platform_verifier::Verifier;
 
 use crate::EgressError;
@@ -52,4 +57,21 @@ impl Tls {
         config.resumption = Resumption::in_memory_sessions(32);
         Ok(Self { config, no_roots })
     }
+}
+
+/// The certificates of a text in PEM; what else it holds, such as a key, is passed over.
+pub(crate) fn read_pem(pem: &[u8]) -> Result<Vec<Vec<u8>>, EgressError> {
+    let setup = |why: String| EgressError::Setup { why };
+    let mut all = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        match certificate {
+            Ok(certificate) => all.push(certificate.as_ref().to_vec()),
+            Err(error) => return Err(setup(format!("a root certificate cannot be read: {error}"))),
+        }
+    }
+    if all.is_empty() {
+        let why = "there is no `-----BEGIN CERTIFICATE-----` in what should hold root certificates, in PEM";
+        return Err(setup(why.to_owned()));
+    }
+    Ok(all)
 }

@@ -32,6 +32,16 @@ pub enum Event {
         /// What was seen, for people.
         reason: String,
     },
+    /// The server asked to be left alone for so long (`Retry-After`). Reported before the failure that it came with:
+    /// what follows that failure waits as long, though no longer than [`Options::leave_alone_at_most`].
+    ///
+    /// [`Options::leave_alone_at_most`]: crate::Options::leave_alone_at_most
+    LeaveAlone {
+        /// The attempt's or the connection's generation.
+        generation: u64,
+        /// How long.
+        wait: Duration,
+    },
     /// A call wants the server.
     Demand,
     /// A call is in flight.

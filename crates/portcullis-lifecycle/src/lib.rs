@@ -8,6 +8,7 @@
 //! - After a failure it waits: exponential back-off with full jitter, [`Options::base`] to [`Options::cap`]. After
 //!   [`Options::park_after`] failures without [`Options::healthy_after`] of health between them, however slowly they
 //!   come, it parks, and tries again every [`Options::probe_every`] and on demand.
+//! - A server that asks to be left alone for a while is, up to [`Options::leave_alone_at_most`], whatever is demanded.
 //! - A connection without a call for [`Options::idle_after`] is closed and opened again by the next demand.
 //! - Draining lets the calls in flight end, for [`Options::drain_for`] at most.
 //! - A [`Relist`] says when the tools are listed anew: twice at most in a burst of changes, the last one never lost.

@@ -19,6 +19,8 @@ pub struct Machine {
     failures: u32,
     /// Time spent ready since the last failure, the connection at hand not counted.
     health: Duration,
+    /// Until when the server asked to be left alone.
+    left_alone_until: Duration,
     /// When the state was entered.
     since: Duration,
     /// When a call was last seen.
@@ -52,6 +54,7 @@ impl Machine {
             timer: None,
             failures: 0,
             health: Duration::ZERO,
+            left_alone_until: Duration::ZERO,
             since: Duration::ZERO,
             last_call: Duration::ZERO,
             in_flight: 0,
@@ -115,6 +118,7 @@ impl Machine {
             Event::Connected { generation } => {
                 if generation == self.generation && self.state == State::Connecting {
                     self.last_call = self.now;
+                    self.left_alone_until = Duration::ZERO;
                     self.enter(State::Ready, Cause::Connected, None, out);
                 }
             }
@@ -129,6 +133,13 @@ impl Machine {
                     "the connection was closed".to_owned(),
                     out,
                 );
+            }
+            Event::LeaveAlone { generation, wait } => {
+                if generation == self.generation && self.state.is_live() {
+                    let wait = wait.min(self.options.leave_alone_at_most);
+                    let until = self.now.saturating_add(wait);
+                    self.left_alone_until = self.left_alone_until.max(until);
+                }
             }
             Event::Demand => {
                 self.last_call = self.now;
@@ -149,11 +160,14 @@ impl Machine {
         }
     }
 
-    /// A call, or the start of the hub, wants the server. A back-off is not cut short by it.
+    /// A call, or the start of the hub, wants the server. A back-off is not cut short by it, nor the peace that the
+    /// server asked for.
     fn demand(&mut self, cause: Cause, out: &mut Vec<Command>) {
         match self.state {
             State::Idle => self.connect(cause, out),
-            State::Parked { .. } if cause == Cause::Demanded => self.connect(cause, out),
+            State::Parked { .. } if cause == Cause::Demanded && self.left_alone_until <= self.now => {
+                self.connect(cause, out);
+            }
             _ => {}
         }
     }
@@ -256,14 +270,15 @@ impl Machine {
         self.failures = self.failures.saturating_add(1);
         self.health = Duration::ZERO;
         let next = if self.failures >= self.park_after() {
+            let probe_at = self.now.saturating_add(self.options.probe_every);
             State::Parked {
-                probe_at: self.now.saturating_add(self.options.probe_every),
+                probe_at: probe_at.max(self.left_alone_until),
             }
         } else {
             let longest = self.options.longest_delay(self.failures);
             let delay = fraction(longest, (self.jitter)());
             State::BackingOff {
-                until: self.now.saturating_add(delay),
+                until: self.now.saturating_add(delay).max(self.left_alone_until),
             }
         };
         self.enter(next, cause, Some(reason), out);
@@ -282,6 +297,8 @@ impl Machine {
     fn forget_failures(&mut self) {
         self.failures = 0;
         self.health = Duration::ZERO;
+        // Whoever switches it on or restarts it wants it now.
+        self.left_alone_until = Duration::ZERO;
     }
 
     fn tick(&mut self, out: &mut Vec<Command>) {
@@ -391,6 +408,7 @@ impl fmt::Debug for Machine {
             .field("timer", &self.timer)
             .field("failures", &self.failures)
             .field("health", &self.health)
+            .field("left_alone_until", &self.left_alone_until)
             .field("in_flight", &self.in_flight)
             .field("then", &self.then)
             .finish_non_exhaustive()

@@ -14,6 +14,9 @@ pub struct Options {
     pub park_after: u32,
     /// How often a parked server is probed. 5 min by default.
     pub probe_every: Duration,
+    /// How long a server that asks to be left alone is, at most; longer than both delays above where it asks for that.
+    /// 5 min by default; zero takes no notice of it.
+    pub leave_alone_at_most: Duration,
     /// Time without a call after which a connection is closed; `None` keeps it. 30 min by default.
     pub idle_after: Option<Duration>,
     /// How long the calls in flight may still take when the server is drained. 30 s by default.
@@ -31,6 +34,7 @@ impl Default for Options {
             healthy_after: Duration::from_secs(60),
             park_after: 5,
             probe_every: Duration::from_secs(5 * 60),
+            leave_alone_at_most: Duration::from_secs(5 * 60),
             idle_after: Some(Duration::from_secs(30 * 60)),
             drain_for: Duration::from_secs(30),
             connect_within: Some(Duration::from_secs(5 * 60)),

@@ -151,6 +151,9 @@ pub enum Event {
         /// The address of the connection, or the one that was refused.
         #[serde(skip_serializing_if = "Option::is_none")]
         address: Option<IpAddr>,
+        /// The proxy that it went through, as `scheme://host:port`; the address is the proxy's then.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        proxy: Option<String>,
         /// The code of the refusal.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<&'static str>,
@@ -197,6 +200,7 @@ impl Event {
             outcome,
             rule: record.rule,
             address: record.address,
+            proxy: record.proxy,
             code,
             reason,
         }
@@ -286,6 +290,7 @@ mod tests {
             target: "https://a.test:443".to_owned(),
             rule: None,
             address: None,
+            proxy: None,
             outcome: EgressOutcome::Refused(refusal.clone()),
         };
         let json = serde_json::to_value(Event::egress("s".parse().unwrap(), record)).unwrap();

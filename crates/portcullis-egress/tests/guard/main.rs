@@ -6,7 +6,11 @@ mod bounds;
 #[cfg(test)]
 mod dns;
 #[cfg(test)]
+mod http2;
+#[cfg(test)]
 mod names;
+#[cfg(test)]
+mod proxies;
 #[cfg(test)]
 mod records;
 #[cfg(test)]

@@ -128,6 +128,69 @@ fn report_38_down_for_two_minutes_then_back_by_itself() {
 }
 
 #[test]
+fn a_server_that_asks_to_be_left_alone_is_up_to_a_cap() {
+    let leave_alone = |world: &mut World, seconds: u64| {
+        world.on(Event::LeaveAlone {
+            generation: world.machine.generation(),
+            wait: Duration::from_secs(seconds),
+        });
+    };
+    for (asked, waits) in [
+        (0, 200),
+        (9, 9_000),
+        (300, 300_000),
+        (86_400, 300_000),
+        (u64::MAX, 300_000),
+    ] {
+        let mut world = World::started(Options::default());
+        leave_alone(&mut world, asked);
+        world.connect_failed();
+        let failed_at = world.now;
+        // Nothing that is wanted meanwhile cuts it short.
+        world.on(Event::Demand);
+        world.wake();
+        assert_eq!((world.now - failed_at).as_millis(), waits, "{asked}");
+        assert_eq!(world.state(), "connecting");
+    }
+    // A connection that was lost, and a parked server, are left alone as well.
+    let mut world = World::ready();
+    leave_alone(&mut world, 60);
+    world.lost();
+    world.pass(59 * SECOND);
+    assert_eq!(world.state(), "backing_off");
+    for _ in 0..4 {
+        world.wake();
+        leave_alone(&mut world, 60);
+        world.connect_failed();
+    }
+    assert_eq!(world.state(), "parked");
+    world.pass(59 * SECOND);
+    world.on(Event::Demand);
+    assert_eq!(world.state(), "parked");
+    world.pass(SECOND);
+    world.on(Event::Demand);
+    assert_eq!(world.state(), "connecting");
+    // Once it has connected, what it asked for before is over; and a person's word counts more.
+    world.connected();
+    world.lost();
+    world.wake();
+    assert!(world.now < 1_000 * SECOND);
+    leave_alone(&mut world, 60);
+    world.connect_failed();
+    world.on(Event::Restart);
+    assert_eq!(world.state(), "connecting");
+    // What a past attempt was told is nothing to this one.
+    let stale = Event::LeaveAlone {
+        generation: 1,
+        wait: 60 * SECOND,
+    };
+    world.on(stale);
+    world.connect_failed();
+    world.wake();
+    assert_eq!(world.state(), "connecting");
+}
+
+#[test]
 fn failures_park_however_slowly_they_come() {
     let mut world = World::ready();
     for _ in 0..4 {

@@ -25,6 +25,7 @@ enum Kind {
     Connected,
     ConnectFailed,
     Lost,
+    LeaveAlone(u64),
     Demand,
     CallStarted,
     CallEnded,
@@ -43,6 +44,7 @@ struct Model {
     failures: u32,
     healthy: Duration,
     ready_at: Duration,
+    peace: Duration,
     deadline: Option<Duration>,
     calls: u64,
     after_drain: Kind,
@@ -56,6 +58,7 @@ impl Model {
             failures: 0,
             healthy: Duration::ZERO,
             ready_at: Duration::ZERO,
+            peace: Duration::ZERO,
             deadline: None,
             calls: 0,
             after_drain: Kind::Stop,
@@ -73,7 +76,7 @@ impl Model {
     }
 
     fn fresh(&mut self, now: Duration, o: &Options) {
-        (self.failures, self.healthy) = (0, Duration::ZERO);
+        (self.failures, self.healthy, self.peace) = (0, Duration::ZERO, Duration::ZERO);
         self.connect(now, o);
     }
 
@@ -84,11 +87,11 @@ impl Model {
         self.failures += 1;
         self.healthy = Duration::ZERO;
         if self.failures >= o.park_after {
-            let at = now + o.probe_every;
+            let at = self.peace.max(now + o.probe_every);
             self.to(State::Parked { probe_at: at }, Some(at));
         } else {
             let ceiling = (o.base * 2_u32.pow((self.failures - 1).min(20))).min(o.cap);
-            let at = now + ceiling.mul_f64(jitter);
+            let at = self.peace.max(now + ceiling.mul_f64(jitter));
             self.to(State::BackingOff { until: at }, Some(at));
         }
     }
@@ -114,6 +117,11 @@ impl Model {
         match (self.state, kind) {
             (State::Stopped, _) => {}
             (_, Kind::Stop) => self.to(State::Stopped, None),
+            (State::Connecting | State::Ready | State::Draining, Kind::LeaveAlone(seconds)) if current => {
+                let wait = Duration::from_secs(seconds).min(o.leave_alone_at_most);
+                self.peace = self.peace.max(now + wait);
+            }
+            (State::Parked { .. }, Kind::Demand) if now < self.peace => {}
             (State::Idle, Kind::Start | Kind::Demand) | (State::Parked { .. }, Kind::Demand) => {
                 self.connect(now, o)
             }
@@ -134,6 +142,7 @@ impl Model {
             (State::Draining, Kind::CallEnded) if self.calls == 0 => self.finish(self.after_drain, now, o),
             (State::Connecting, Kind::Connected) if current => {
                 self.ready_at = now;
+                self.peace = Duration::ZERO;
                 self.to(State::Ready, o.idle_after.map(|d| now + d));
             }
             (State::Connecting | State::Ready, Kind::ConnectFailed | Kind::Lost | Kind::Closed)
@@ -220,6 +229,10 @@ impl Run {
             Kind::Connected => Event::Connected { generation },
             Kind::ConnectFailed => Event::ConnectFailed { generation, reason },
             Kind::Lost => Event::Lost { generation, reason },
+            Kind::LeaveAlone(seconds) => Event::LeaveAlone {
+                generation,
+                wait: Duration::from_secs(seconds),
+            },
             Kind::Demand => Event::Demand,
             Kind::CallStarted => Event::CallStarted,
             Kind::CallEnded => Event::CallEnded,
@@ -287,7 +300,8 @@ impl Run {
         }
         if let State::BackingOff { until } = state {
             let longest = self.options.longest_delay(self.machine.failures());
-            prop_assert!(until <= self.now + longest && longest <= self.options.cap);
+            let peace = self.options.leave_alone_at_most;
+            prop_assert!(until <= self.now + longest.max(peace) && longest <= self.options.cap);
         }
         Ok(())
     }
@@ -299,6 +313,8 @@ fn any_step(with_end: bool) -> impl Strategy<Value = Step> {
         Kind::Connected,
         Kind::ConnectFailed,
         Kind::Lost,
+        Kind::LeaveAlone(7),
+        Kind::LeaveAlone(1_000),
         Kind::Demand,
         Kind::CallStarted,
         Kind::CallEnded,
