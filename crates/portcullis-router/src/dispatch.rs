@@ -11,7 +11,7 @@ use std::{
 };
 
 use portcullis_policy::CallQuestion;
-use portcullis_supervisor::{CallFault, Ready, Upstream};
+use portcullis_supervisor::{CallDeadline, CallFault, Ready, Upstream};
 use portcullis_types::{AgentId, Answer, Approver, CapabilityId, Decision, Hash, ServerId, Tier};
 use tokio::{
     sync::watch,
@@ -111,11 +111,12 @@ impl Dispatch {
                     known: self.upstreams.keys().cloned().collect(),
                 })?;
         let deadlines = upstream.timeouts();
-        let mut deadline = began + deadlines.call;
+        let mut within = CallDeadline::since(began, deadlines);
         let mut attempt = 0;
         // After a failure only a newer connection will do, and each has a listing of its own.
         let mut at_least = 0;
         loop {
+            let deadline = within.first();
             let tool = self.look_up(call, upstream, deadline).await?;
             let decision = self.decide(call, &tool);
             match decision.answer {
@@ -125,7 +126,7 @@ impl Dispatch {
                 Answer::Ask => {
                     self.ask(call, &tool, decision).await?;
                     // The time that somebody took to answer is not the server's.
-                    deadline = Instant::now() + deadlines.call;
+                    within = CallDeadline::from_now(deadlines);
                     continue;
                 }
             }
@@ -149,7 +150,7 @@ impl Dispatch {
                 arguments_hash: call.arguments_hash,
             });
             match ready
-                .call(call.capability.tool(), Arc::clone(&call.arguments), deadlines)
+                .call_within(call.capability.tool(), Arc::clone(&call.arguments), within)
                 .await
             {
                 Ok(raw) => {
