@@ -29,6 +29,12 @@ const BENCHES: &[(&str, &str, &str, &str)] = &[
         "bench_policy",
         "decisions, beside plain Cedar over all policies",
     ),
+    (
+        "supervision",
+        "portcullis-supervisor",
+        "bench_supervision",
+        "calls, starts and trouble on stdio, beside the SDK alone",
+    ),
 ];
 
 /// A first build for release takes long.

@@ -13,6 +13,7 @@ mod policies;
 mod process;
 mod real_servers;
 mod spdx;
+mod storm;
 mod tidy;
 mod workspace;
 
@@ -69,6 +70,7 @@ fn dispatch(command: &str, arguments: &[&str]) -> Result<()> {
         "ci" => ci::run(&root, ci::Options::parse(arguments)?),
         "bench" => bench::run(&root, arguments),
         "fuzz" => fuzz::run(&root, arguments),
+        "race" | "chaos" => storm::run(&root, command, arguments),
         name => match ci::stage(name) {
             Some(stage) if arguments.is_empty() => stage.run(&root),
             Some(_) => bail!(Usage(format!(
@@ -103,7 +105,8 @@ fn help() -> String {
         ),
         ("bench NAME", "the figures of one part (not part of `ci`)"),
     ];
-    for (name, about) in ci.into_iter().chain(stages).chain(others) {
+    let storms = storm::STORMS.iter().map(|(name, _, about)| (*name, *about));
+    for (name, about) in ci.into_iter().chain(stages).chain(others).chain(storms) {
         text.push_str(&format!("  {name:<24}{about}\n"));
     }
     text

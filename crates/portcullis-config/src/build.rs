@@ -4,8 +4,8 @@ use portcullis_types::{EgressRule, ServerId};
 use secrecy::ExposeSecret;
 
 use crate::{
-    Code, Environment, Limits, Options, Origin, Profile, ResolveError, ServerSpec, Severity, Sources,
-    Template, TransportSpec,
+    Code, Environment, Limits, Options, Origin, ProcessLimits, Profile, ResolveError, ServerSpec, Severity,
+    Sources, Template, TransportSpec,
     draft::{Declared, Draft, EgressSource},
     secrets,
     source::{Sink, quote},
@@ -72,11 +72,19 @@ fn limits(draft: &Draft) -> Limits {
             .and_then(|given| u32::try_from(given.value).ok())
             .unwrap_or(default)
     };
+    let value = |field: &Option<Spanned<u64>>| field.as_ref().map(|given| given.value);
     let default = Limits::default();
     Limits {
         calls_in_flight: given(&draft.limits.calls_in_flight, default.calls_in_flight),
         calls_waiting: given(&draft.limits.calls_waiting, default.calls_waiting),
         tools: given(&draft.limits.tools, default.tools),
+        process: ProcessLimits {
+            memory_bytes: value(&draft.limits.memory_bytes),
+            open_files: value(&draft.limits.open_files),
+            processes: value(&draft.limits.processes),
+            cpu_seconds: value(&draft.limits.cpu_seconds),
+            file_bytes: value(&draft.limits.file_bytes),
+        },
     }
 }
 

@@ -97,6 +97,11 @@ pub(crate) struct LimitsDraft {
     pub(crate) calls_in_flight: Option<Spanned<u64>>,
     pub(crate) calls_waiting: Option<Spanned<u64>>,
     pub(crate) tools: Option<Spanned<u64>>,
+    pub(crate) memory_bytes: Option<Spanned<u64>>,
+    pub(crate) open_files: Option<Spanned<u64>>,
+    pub(crate) processes: Option<Spanned<u64>>,
+    pub(crate) cpu_seconds: Option<Spanned<u64>>,
+    pub(crate) file_bytes: Option<Spanned<u64>>,
 }
 
 /// What a dialect calls the fields that all of them have in some way; `None` where it has no such field, or one

@@ -59,6 +59,7 @@ pub use import::{Imported, ToSet, import};
 pub use normalize::{Normalized, Setting, Settings, normalize};
 pub use secrecy::SecretString;
 pub use spec::{
-    HttpSpec, Isolation, Limits, Origin, Protocol, ServerSpec, StdioSpec, Timeouts, TransportSpec,
+    HttpSpec, Isolation, Limits, Origin, ProcessLimits, Protocol, ServerSpec, StdioSpec, Timeouts,
+    TransportSpec,
 };
 pub use template::{ResolveError, Sources, Template};

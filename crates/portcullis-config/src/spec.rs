@@ -178,7 +178,7 @@ pub enum Isolation {
 }
 
 /// How much of a server there may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Calls at one time.
     pub calls_in_flight: u32,
@@ -186,6 +186,39 @@ pub struct Limits {
     pub calls_waiting: u32,
     /// Tools that it may list.
     pub tools: u32,
+    /// What its process may use.
+    pub process: ProcessLimits,
+}
+
+/// What a child process may use at most, and each process that it starts, counted for itself; none is set by default.
+/// They hold on Linux, where the hub has a warden; elsewhere a server with such a limit is not started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessLimits {
+    /// Address space, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Open descriptors.
+    pub open_files: Option<u64>,
+    /// Processes and threads of the user that it runs as, those of other programs counted.
+    pub processes: Option<u64>,
+    /// Processor time, in seconds.
+    pub cpu_seconds: Option<u64>,
+    /// The size of any file that it writes, in bytes.
+    pub file_bytes: Option<u64>,
+}
+
+/// What the process may use is shown where it is limited: most are not.
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Limits");
+        shown
+            .field("calls_in_flight", &self.calls_in_flight)
+            .field("calls_waiting", &self.calls_waiting)
+            .field("tools", &self.tools);
+        if self.process != ProcessLimits::default() {
+            shown.field("process", &self.process);
+        }
+        shown.finish()
+    }
 }
 
 impl Default for Limits {
@@ -194,6 +227,7 @@ impl Default for Limits {
             calls_in_flight: 64,
             calls_waiting: 1_024,
             tools: 256,
+            process: ProcessLimits::default(),
         }
     }
 }

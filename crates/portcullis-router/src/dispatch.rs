@@ -12,7 +12,7 @@ use std::{
 
 use portcullis_policy::CallQuestion;
 use portcullis_state::{StateError, Trusting};
-use portcullis_supervisor::{CallFault, Ready, ToolDefinition, Upstream};
+use portcullis_supervisor::{CallDeadline, CallFault, Ready, ToolDefinition, Upstream};
 use portcullis_types::{AgentId, Answer, Approver, CapabilityId, Decision, Hash, ReasonCode, ServerId, Tier};
 use ractor::ActorRef;
 use tokio::{
@@ -116,11 +116,12 @@ impl Dispatch {
                     known: self.upstreams.keys().cloned().collect(),
                 })?;
         let deadlines = upstream.timeouts();
-        let mut deadline = began + deadlines.call;
+        let mut within = CallDeadline::since(began, deadlines);
         let mut attempt = 0;
         // After a failure only a newer connection will do, and each has a listing of its own.
         let mut at_least = 0;
         loop {
+            let deadline = within.first();
             let tool = self.look_up(call, upstream, deadline).await?;
             let tool = self.as_it_stands(tool).await;
             let decision = self.decide(call, &tool);
@@ -131,7 +132,7 @@ impl Dispatch {
                 Answer::Ask => {
                     self.ask(call, &tool, decision).await?;
                     // The time that somebody took to answer is not the server's.
-                    deadline = Instant::now() + deadlines.call;
+                    within = CallDeadline::from_now(deadlines);
                     continue;
                 }
             }
@@ -155,7 +156,7 @@ impl Dispatch {
                 arguments_hash: call.arguments_hash,
             });
             match ready
-                .call(call.capability.tool(), Arc::clone(&call.arguments), deadlines)
+                .call_within(call.capability.tool(), Arc::clone(&call.arguments), within)
                 .await
             {
                 Ok(raw) => {

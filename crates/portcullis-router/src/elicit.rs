@@ -67,6 +67,12 @@ impl ElicitationResponder for PermittedElicitation {
                 mode,
                 host: &host,
             });
+            let mut told = Told {
+                events: &self.events,
+                server: server.clone(),
+                mode,
+                answer: UNANSWERED,
+            };
             let (answer, reply) = if decision.answer == Answer::Allow {
                 match self.handler.elicit(server.clone(), request).await {
                     ElicitationReply::Decline => ("declined", ElicitationReply::Decline),
@@ -76,9 +82,30 @@ impl ElicitationResponder for PermittedElicitation {
             } else {
                 ("forbidden", ElicitationReply::Decline)
             };
-            self.events.tell(Event::Elicitation { server, mode, answer });
+            told.answer = answer;
             reply
         })
+    }
+}
+
+/// How a question ended that nobody answered in time, or whose call was over first.
+const UNANSWERED: &str = "unanswered";
+
+/// Tells how a question ended, also where nobody waits for its answer any more.
+struct Told<'a> {
+    events: &'a EventBus,
+    server: ServerId,
+    mode: &'static str,
+    answer: &'static str,
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.events.tell(Event::Elicitation {
+            server: self.server.clone(),
+            mode: self.mode,
+            answer: self.answer,
+        });
     }
 }
 

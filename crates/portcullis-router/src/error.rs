@@ -122,6 +122,10 @@ impl CallError {
                 CallFault::LoginNeeded { .. } => "login-needed",
                 CallFault::Overloaded { .. } => "overloaded",
                 CallFault::Unavailable { .. } => "unavailable",
+                CallFault::Cancelled { .. } => "cancelled",
+                CallFault::BadArguments { .. } => "bad-arguments",
+                CallFault::UnknownTool { disabled: false, .. } => "unknown-tool",
+                CallFault::UnknownTool { disabled: true, .. } => "disabled",
             },
             Self::Result { .. } => "result",
         }

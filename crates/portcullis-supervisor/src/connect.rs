@@ -4,7 +4,7 @@ use std::{fmt, future::ready, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 
-use portcullis_config::{Protocol, Sources, StdioSpec, TransportSpec};
+use portcullis_config::{Protocol, Sources, TransportSpec};
 use portcullis_egress::EgressRules;
 use rmcp::{
     RoleClient,
@@ -262,7 +262,9 @@ fn attempt<'a>(
         progress: Arc::default(),
         tools_changed: Arc::default(),
     };
+    let begun = Instant::now();
     let handshake = Handshake {
+        begun,
         generation,
         era,
         until,
@@ -271,10 +273,13 @@ fn attempt<'a>(
     };
     match &spec.transport {
         TransportSpec::Stdio(stdio) => Box::pin(async move {
-            let begun = Instant::now();
-            let Ok(spawned) = timeout_at(until, spawn(stdio, around, turn)).await else {
+            let plan = SpawnPlan::resolve(stdio, around.sources.as_ref()).map(|mut plan| {
+                plan.limits = spec.limits.process;
+                plan
+            });
+            let Ok(spawned) = timeout_at(until, spawn(plan?, around, turn)).await else {
                 return Err(ConnectError::TimedOut {
-                    after: until - begun,
+                    after: in_millis(until - begun),
                     stderr: None,
                 });
             };
@@ -322,6 +327,11 @@ fn attempt<'a>(
     }
 }
 
+/// The time that was given, without the moment that passed before it was counted.
+fn in_millis(given: Duration) -> Duration {
+    Duration::from_millis((given.as_secs_f64() * 1e3).round() as u64)
+}
+
 /// What comes with a transport.
 struct Link {
     closed: CancellationToken,
@@ -333,6 +343,7 @@ struct Link {
 
 /// What a handshake is made with.
 struct Handshake {
+    begun: Instant,
     generation: u64,
     era: Era,
     until: Instant,
@@ -357,7 +368,6 @@ impl Handshake {
             },
             Era::Legacy => ClientLifecycleMode::Initialize,
         };
-        let begun = Instant::now();
         let serving =
             serve_client_with_lifecycle_and_ct(self.client, transport, mode, CancellationToken::new());
         let running = match timeout_at(self.until, serving).await {
@@ -365,7 +375,7 @@ impl Handshake {
             Ok(Err(error)) => return Err(link.handshake_failed(error).await),
             Err(_) => {
                 return Err(ConnectError::TimedOut {
-                    after: self.until - begun,
+                    after: in_millis(self.until - self.begun),
                     stderr: link.stderr.last_line(),
                 });
             }
@@ -453,11 +463,10 @@ impl Link {
 /// Starts the process; gives with it the values that must not be shown. `turn` is held until the process is gone,
 /// also where nobody waits for it any more.
 async fn spawn(
-    stdio: &StdioSpec,
+    mut plan: SpawnPlan,
     around: &Surroundings,
     turn: Option<OwnedSemaphorePermit>,
 ) -> Result<(SpawnedProcess, Vec<SecretString>), ConnectError> {
-    let mut plan = SpawnPlan::resolve(stdio, around.sources.as_ref())?;
     let secrets = std::mem::take(&mut plan.secrets);
     let (spawner, stop) = (Arc::clone(&around.spawner), around.stop);
     let (tell, told) = oneshot::channel();

@@ -52,6 +52,7 @@ impl Connection {
         tool: &str,
         arguments: Arc<str>,
         within: CallDeadline,
+        cancel: &CancellationToken,
     ) -> Result<String, CallFault> {
         // One pass for all rounds: between two of them the connection is as much in use as in each.
         let Some(_pass) = self.gate.enter() else {
@@ -62,7 +63,14 @@ impl Connection {
         let mut round = Round::default();
         let mut idle = within.first();
         for number in 0..=MAX_ROUNDS {
-            let sent = self.send(tool, Arc::clone(&arguments), round, idle, within).await;
+            let attempt = Attempt {
+                tool,
+                arguments: Arc::clone(&arguments),
+                round,
+                within,
+                cancel,
+            };
+            let sent = self.send(attempt, idle).await;
             // The server has had the call since the first round, whatever became of a later one.
             let raw = if number == 0 {
                 sent?
@@ -75,8 +83,12 @@ impl Connection {
                     reason: error.to_string(),
                 })?,
             };
-            round = timeout_at(within.end(), required.answer(&self.server, &self.asking))
-                .await
+            let answered = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(CallFault::Cancelled { sent: true }),
+                answered = timeout_at(within.end(), required.answer(&self.server, &self.asking)) => answered,
+            };
+            round = answered
                 .map_err(|_| CallFault::TimedOut {
                     after: within.cap(),
                     sent: true,
@@ -91,18 +103,11 @@ impl Connection {
     }
 
     /// Sends one request and waits for its reply, until `idle` if nothing is heard of it.
-    async fn send(
-        &self,
-        tool: &str,
-        arguments: Arc<str>,
-        round: Round,
-        mut idle: Instant,
-        within: CallDeadline,
-    ) -> Result<String, CallFault> {
+    async fn send(&self, attempt: Attempt<'_>, mut idle: Instant) -> Result<String, CallFault> {
+        let Attempt { within, cancel, .. } = attempt;
         let ticket = Arc::new(Ticket::default());
-        let request = request(tool, arguments, round, within, &ticket);
         let queued = self.peer.send_request_with_option(
-            ClientRequest::CallToolRequest(request),
+            ClientRequest::CallToolRequest(attempt.request(&ticket)),
             PeerRequestOptions::no_options(),
         );
         let cap = within.end();
@@ -110,6 +115,7 @@ impl Connection {
             biased;
             handle = queued => handle.map_err(|error| self.fault(error, &ticket))?,
             () = sleep_until(idle.min(cap)) => return Err(overdue(idle, within, &ticket)),
+            () = cancel.cancelled() => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
         };
         let progress = self.progress.watch(handle.progress_token.clone());
         let mut call = InFlight {
@@ -120,6 +126,7 @@ impl Connection {
             tokio::select! {
                 biased;
                 reply = call.reply() => return reply.and_then(raw_result).map_err(|error| self.fault(error, &ticket)),
+                () = cancel.cancelled() => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
                 () = progress.renewed() => idle = Instant::now() + within.idle(),
                 () = sleep_until(idle.min(cap)) => match self.asking.renews(idle, within.idle()) {
                     Some(later) if Instant::now() < cap => idle = later,
@@ -165,22 +172,27 @@ impl Connection {
     }
 }
 
-fn request(
-    tool: &str,
+/// One request of a call.
+struct Attempt<'a> {
+    tool: &'a str,
     arguments: Arc<str>,
     round: Round,
     within: CallDeadline,
-    ticket: &Arc<Ticket>,
-) -> CallToolRequest {
-    let mut params = CallToolRequestParams::new(tool.to_owned());
-    params.input_responses = round.responses;
-    params.request_state = round.state;
-    let mut request = CallToolRequest::new(params);
-    request.extensions.insert(RawArguments(arguments));
-    let left = within.end().saturating_duration_since(Instant::now());
-    request.extensions.insert(CallCap(left));
-    request.extensions.insert(Arc::clone(ticket));
-    request
+    cancel: &'a CancellationToken,
+}
+
+impl Attempt<'_> {
+    fn request(self, ticket: &Arc<Ticket>) -> CallToolRequest {
+        let mut params = CallToolRequestParams::new(self.tool.to_owned());
+        params.input_responses = self.round.responses;
+        params.request_state = self.round.state;
+        let mut request = CallToolRequest::new(params);
+        request.extensions.insert(RawArguments(self.arguments));
+        let left = self.within.end().saturating_duration_since(Instant::now());
+        request.extensions.insert(CallCap(left));
+        request.extensions.insert(Arc::clone(ticket));
+        request
+    }
 }
 
 /// The fault of a call whose time is over: its idle deadline's, or the cap's.

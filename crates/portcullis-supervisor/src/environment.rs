@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
-use portcullis_config::{ResolveError, Sources, StdioSpec, Template};
+use portcullis_config::{ProcessLimits, ResolveError, Sources, StdioSpec, Template};
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
 
@@ -43,6 +43,8 @@ pub struct SpawnPlan {
     pub environment: BTreeMap<String, SecretString>,
     /// Its working directory, or the hub's own.
     pub cwd: Option<PathBuf>,
+    /// What it may use at most; a spawner that cannot see to it starts nothing.
+    pub limits: ProcessLimits,
     /// Values that must not be shown although the child may print them: all that its definition declares.
     pub(crate) secrets: Vec<SecretString>,
 }
@@ -102,6 +104,7 @@ impl SpawnPlan {
             args,
             environment,
             cwd: spec.cwd.clone(),
+            limits: ProcessLimits::default(),
             secrets,
         })
     }

@@ -15,6 +15,14 @@ pub enum SupervisorError {
     /// Children were still there when the stop sequence's time was over.
     #[error("some servers' processes were still there {0:?} after they were told to stop")]
     Lingering(Duration),
+    /// No connection came about.
+    #[error("`{server}` cannot be connected to: {reason}")]
+    Connect {
+        /// Which server.
+        server: ServerId,
+        /// What went wrong.
+        reason: String,
+    },
     /// No server has this id.
     #[error("no server is called `{0}`")]
     Unknown(ServerId),
@@ -76,6 +84,28 @@ pub enum CallFault {
         /// How long it wants to be left alone, where it says so.
         retry_after: Option<Duration>,
     },
+    /// The caller cancelled it. The server was told, where the call had been sent.
+    #[error("cancelled: {}", if *.sent { "the outcome is unknown" } else { "it was not sent" })]
+    Cancelled {
+        /// Whether the server may have seen the call.
+        sent: bool,
+    },
+    /// The arguments are not the JSON text of an object; nothing was sent.
+    #[error("the arguments cannot be sent: {reason}")]
+    BadArguments {
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// The server offers no such tool, or its definition disables it; it was not asked.
+    #[error("{}", unknown_tool(.tool, *.disabled, .offered))]
+    UnknownTool {
+        /// The name.
+        tool: String,
+        /// Whether it is the definition that takes it away.
+        disabled: bool,
+        /// What is offered, for people.
+        offered: String,
+    },
     /// The server is not to be had: parked, disabled or stopped.
     #[error("the server is {state}: {reason}")]
     Unavailable {
@@ -92,6 +122,7 @@ impl CallFault {
         match self {
             Self::NotSent { reason } => Self::OutcomeUnknown { reason },
             Self::TimedOut { after, .. } => Self::TimedOut { after, sent: true },
+            Self::Cancelled { .. } => Self::Cancelled { sent: true },
             other => other,
         }
     }
@@ -99,4 +130,18 @@ impl CallFault {
 
 fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
+}
+
+fn unknown_tool(tool: &str, disabled: bool, offered: &str) -> String {
+    let tool = tool.escape_debug();
+    let why = if disabled {
+        format!("the tool `{tool}` is disabled by the server's definition")
+    } else {
+        format!("the server offers no tool `{tool}`")
+    };
+    if offered.is_empty() {
+        format!("{why}; it offers none")
+    } else {
+        format!("{why}; there is {offered}")
+    }
 }

@@ -8,6 +8,8 @@
 //! fail at once and no other server notices. Dropping a [`Supervisor`] stops every server in the background,
 //! [`Supervisor::shutdown`] waits for their processes to be gone.
 //!
+//! [`connect`] gives one server alone, for a turn that opens and closes it.
+//!
 //! On Linux, where the host's `main` calls `portcullis_warden::init()` first, each server's parent is a keeper of
 //! a warden, and nothing that a server started survives it or the hub; elsewhere its process group is killed.
 //!
@@ -36,6 +38,7 @@ mod events;
 
 mod root;
 mod server;
+mod single;
 mod upstream;
 
 mod connect;
@@ -65,10 +68,12 @@ pub use error::{CallFault, SupervisorError};
 pub use events::SupervisorEvent;
 pub use portcullis_lifecycle::Options as LifecycleOptions;
 pub use root::{Supervisor, SupervisorOptions};
+pub use single::{AgentTool, Connection, connect, with_connection};
 #[cfg(target_os = "linux")]
 pub use spawn::WardenSpawner;
 pub use spawn::{GroupSpawner, ProcessHandle, SpawnedProcess, Spawner, StopSequence};
 pub use stderr::StderrRing;
+pub use tokio_util::sync::CancellationToken;
 pub use tools::{ToolDefinition, ToolList};
 pub use upstream::{Ready, Upstream};
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod life;
+mod single;
 mod stop;
 
 use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time::Duration};

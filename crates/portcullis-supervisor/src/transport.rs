@@ -4,12 +4,13 @@
 //! `tools/list` go up as raw text, noise is dropped, a reply that cannot be used fails its own call, and at the
 //! end of the stream every pending call fails at once.
 
+mod pending;
 mod writer;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -36,13 +37,17 @@ use crate::{
     encode::encode_message,
     ticket::{Ticket, WireFault},
 };
-use writer::{Outgoing, WriterQueue};
+use pending::{Pending, PendingRequest};
+use writer::{Outgoing, WriterQueue, Written};
 
 /// How a connection ended whose server closed its output.
 pub(crate) const OUTPUT_CLOSED: &str = "the server closed its output";
 
 /// How much is read from the pipe at once, in bytes: a Linux pipe's whole capacity.
 const READ_BYTES: usize = 64 * 1024;
+
+/// With so many requests waiting for their replies, one that comes is written at once; with more, many go together.
+const EAGER: usize = 4;
 
 /// A call's arguments as the caller gave them, in the request's extensions: what was decided upon is what is
 /// sent, byte for byte.
@@ -66,6 +71,14 @@ pub(crate) enum TransportError {
     Write(Arc<std::io::Error>),
 }
 
+/// The notifications that anybody above heeds; a flood of others ends here, before it costs a task each.
+const HEEDED: [&str; 4] = [
+    "notifications/progress",
+    "notifications/tools/list_changed",
+    "notifications/cancelled",
+    "notifications/subscriptions/acknowledged",
+];
+
 /// What the transport saw and dropped, for the server's diagnostics.
 #[derive(Debug, Default)]
 pub(crate) struct WireCounters {
@@ -73,6 +86,8 @@ pub(crate) struct WireCounters {
     pub(crate) noise: AtomicU64,
     /// Replies whose id nobody waits for: late, repeated or made up.
     pub(crate) unclaimed: AtomicU64,
+    /// Notifications that nobody heeds.
+    pub(crate) unheeded: AtomicU64,
     /// Replies that could not be used.
     pub(crate) unusable: AtomicU64,
 }
@@ -96,15 +111,6 @@ enum Phase {
     /// The stream has ended, for this reason; the writer is on its way out.
     Ending(String),
     Ended,
-}
-
-/// The calls that wait for a reply, with what is needed to give it up or to fail it.
-#[derive(Default)]
-struct Pending(Mutex<HashMap<RequestId, PendingRequest>>);
-
-struct PendingRequest {
-    raw_result: bool,
-    ticket: Option<Arc<Ticket>>,
 }
 
 impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
@@ -144,10 +150,13 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                     ClientRequest::ListToolsRequest(_) => true,
                     _ => false,
                 };
+                // A subscription's answer comes at its end: it waits beside every call.
+                let answers = !matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
                 self.pending.insert(
                     request.id.clone(),
                     PendingRequest {
                         raw_result,
+                        answers,
                         ticket: ticket.clone(),
                     },
                 );
@@ -184,6 +193,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                 Ok(message) => self.inbound.push_back(message),
                 Err(error) => self.refuse(id, &method, &error),
             },
+            Frame::Notification { method, .. } if !HEEDED.contains(&method.as_str()) => {
+                self.counters.unheeded.fetch_add(1, Ordering::Relaxed);
+            }
             Frame::Notification { method, message } => match serde_json::from_str(&message) {
                 Ok(message) => self.inbound.push_back(message),
                 Err(error) => tracing::debug!(%method, %error, "dropped a notification that does not parse"),
@@ -200,7 +212,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
 
     fn accept_result(&mut self, id: &RequestId, result: Box<str>) {
         let Some((id, request)) = self.pending.claim(id) else {
-            self.counters.unclaimed.fetch_add(1, Ordering::Relaxed);
+            self.misdirected(id);
             return;
         };
         if request.raw_result {
@@ -228,10 +240,43 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             Some(id) => self.pending.claim(id),
             None => self.pending.claim_only(),
         };
-        let Some((id, request)) = claimed else {
+        let Some((own, request)) = claimed else {
+            match id {
+                Some(id) => self.misdirected(&id),
+                None => {
+                    self.counters.unclaimed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            return;
+        };
+        self.blame(own, request, error, fault);
+    }
+
+    /// A reply to nobody. One whose id was in use before is late; any other is blamed on a call where exactly one
+    /// waits: it is the reply to that one, under a wrong id.
+    fn misdirected(&mut self, id: &RequestId) {
+        let only = if self.pending.is_retired(id) {
+            None
+        } else {
+            self.pending.claim_only()
+        };
+        let Some((own, request)) = only else {
             self.counters.unclaimed.fetch_add(1, Ordering::Relaxed);
             return;
         };
+        self.counters.unusable.fetch_add(1, Ordering::Relaxed);
+        let shown: String = id
+            .to_string()
+            .chars()
+            .take(40)
+            .flat_map(char::escape_debug)
+            .collect();
+        let text = format!("it carries the id `{shown}`, which is not that of the call");
+        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, text.clone(), None);
+        self.blame(own, request, error, Some(WireFault::Unusable(text)));
+    }
+
+    fn blame(&mut self, id: RequestId, request: PendingRequest, error: ErrorData, fault: Option<WireFault>) {
         if let Some(ticket) = request.ticket {
             // Blamed for what cannot be its reply, a call that was not written yet is not written at all.
             ticket.withdraw();
@@ -252,7 +297,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             None,
         );
         if let Ok(bytes) = encode_message(&ClientJsonRpcMessage::error(error, Some(request_id(id)))) {
-            self.outbound.push(Outgoing::new(bytes, None));
+            let _ = self.outbound.push(Outgoing::new(bytes, None), true);
         }
     }
 
@@ -300,16 +345,20 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleClient> for StdioTrans
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), TransportError>> + Send + 'static {
         // Queued here, not in the future: the order of the calls of `send` is the order on the wire.
+        let eager = self.pending.len() <= EAGER;
         let written = self
             .prepare(&message)
-            .map(|outgoing| self.outbound.push(outgoing));
+            .map(|outgoing| self.outbound.push(outgoing, eager));
         let request = match message {
             JsonRpcMessage::Request(request) => Some(request.id),
             _ => None,
         };
         let pending = Arc::clone(&self.pending);
         async move {
-            let result = written?.await.unwrap_or(Err(TransportError::Closed));
+            let result = match written? {
+                Written::Already => return Ok(()),
+                Written::Later(written) => written.await.unwrap_or(Err(TransportError::Closed)),
+            };
             if let (Err(_), Some(id)) = (&result, request) {
                 pending.remove(&id);
             }
@@ -319,6 +368,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleClient> for StdioTrans
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
+            // Nothing is taken before this: one server's flood gives the others their turn.
+            tokio::task::consume_budget().await;
             if let Some(message) = self.inbound.pop_front() {
                 return Some(message);
             }
@@ -346,44 +397,6 @@ impl<R> Drop for StdioTransport<R> {
     fn drop(&mut self) {
         // The writer owns the server's standard input: it must close even if nobody called `close`.
         self.closed.cancel();
-    }
-}
-
-impl Pending {
-    fn insert(&self, id: RequestId, request: PendingRequest) {
-        self.lock().insert(id, request);
-    }
-
-    fn remove(&self, id: &RequestId) {
-        self.lock().remove(id);
-    }
-
-    /// The request that `id` answers. Some servers send a number's text back: `"7"` for `7`.
-    fn claim(&self, id: &RequestId) -> Option<(RequestId, PendingRequest)> {
-        let mut pending = self.lock();
-        if let Some(found) = pending.remove_entry(id) {
-            return Some(found);
-        }
-        let RequestId::String(text) = id else { return None };
-        pending.remove_entry(&RequestId::Number(text.parse().ok()?))
-    }
-
-    fn claim_only(&self) -> Option<(RequestId, PendingRequest)> {
-        let mut pending = self.lock();
-        let mut ids = pending.keys();
-        let (Some(id), None) = (ids.next().cloned(), ids.next()) else {
-            return None;
-        };
-        pending.remove_entry(&id)
-    }
-
-    fn drain(&self) -> Vec<(RequestId, PendingRequest)> {
-        self.lock().drain().collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RequestId, PendingRequest>> {
-        // No code panics while it holds the lock, and a map is valid at every step.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

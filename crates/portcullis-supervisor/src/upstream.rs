@@ -1,5 +1,5 @@
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -10,11 +10,13 @@ use tokio::{
     sync::{Notify, Semaphore, watch},
     time::{Instant, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     connection::Connection,
     deadline::CallDeadline,
     error::CallFault,
+    single::check_arguments,
     tools::{ToolDefinition, ToolList},
 };
 
@@ -36,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) egress: EgressLog,
     /// The version of the newest listing. Here and not with the actor, so that it grows through all of them.
     listings: AtomicU64,
+    /// The newest listing: what is known of its tools while it is away.
+    listed: Mutex<Arc<ToolList>>,
     /// Whether it is switched on, through all its actors.
     pub(crate) enabled: AtomicBool,
     /// One process at a time: who starts one holds the turn until that process is gone.
@@ -46,6 +50,12 @@ pub(crate) struct Shared {
 const STOPPED: &str = "stopped";
 
 impl Shared {
+    /// Keeps the newest listing.
+    pub(crate) fn keep(&self, tools: &Arc<ToolList>) {
+        // No code panics while it holds the lock.
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(tools);
+    }
+
     /// Says where the server stands from now on.
     pub(crate) fn publish(&self, slot: Slot) {
         self.slot.send_if_modified(|current| {
@@ -124,6 +134,7 @@ impl Upstream {
             demand: Notify::new(),
             egress,
             listings: AtomicU64::new(0),
+            listed: Mutex::default(),
         }))
     }
 
@@ -147,6 +158,13 @@ impl Upstream {
     #[must_use]
     pub fn timeouts(&self) -> Timeouts {
         self.0.spec.timeouts
+    }
+
+    /// What it offered when it was last asked; nothing before it was. Kept while it is away: where it is idle or
+    /// backing off, calls wait for it within their deadline.
+    #[must_use]
+    pub fn tools(&self) -> Arc<ToolList> {
+        Arc::clone(&self.0.listed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What it has done over HTTP so far: requests, connections, refusals. All zero for a child process.
@@ -205,11 +223,33 @@ impl Upstream {
         arguments: Arc<str>,
         within: CallDeadline,
     ) -> Result<String, CallFault> {
+        self.call_until_cancelled(tool, arguments, within, &CancellationToken::new())
+            .await
+    }
+
+    /// As [`call`](Self::call), and ends once `cancel` is cancelled: then the server is told, once, where it has seen
+    /// the call.
+    ///
+    /// # Errors
+    /// [`CallFault`], which says whether the server may have acted.
+    pub async fn call_until_cancelled(
+        &self,
+        tool: &str,
+        arguments: Arc<str>,
+        within: CallDeadline,
+        cancel: &CancellationToken,
+    ) -> Result<String, CallFault> {
+        check_arguments(&arguments)?;
         // After a failure only a newer connection will do, and each has a listing of its own.
         let mut at_least = 0;
         loop {
-            let ready = self.ready(within.first(), at_least).await?;
-            match ready.call_within(tool, Arc::clone(&arguments), within).await {
+            let ready = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(CallFault::Cancelled { sent: false }),
+                ready = self.ready(within.first(), at_least) => ready?,
+            };
+            let arguments = Arc::clone(&arguments);
+            match ready.connection.call(tool, arguments, within, cancel).await {
                 Err(CallFault::NotSent { .. }) if Instant::now() < within.first() => {
                     at_least = ready.version() + 1;
                 }
@@ -245,7 +285,8 @@ impl Ready {
         arguments: Arc<str>,
         within: CallDeadline,
     ) -> Result<String, CallFault> {
-        self.connection.call(tool, arguments, within).await
+        let never = CancellationToken::new();
+        self.connection.call(tool, arguments, within, &never).await
     }
 
     /// Which listing [`tool`](Self::tool) answers from; grows with each.

@@ -27,6 +27,8 @@
 //! A host's `main` calls [`warden::init`] first of all, before it starts a thread or an async runtime; without it,
 //! what leaves a server's process group survives.
 //!
+//! One server for one turn needs no hub: [`connect`] gives a [`Connection`] to it, without policies in front.
+//!
 //! Its parts can be had alone, without the SDK: features `config`, `policy` and `blobs`.
 
 /// The README's example is run as a test.
@@ -81,4 +83,7 @@ pub use portcullis_router::{
 #[cfg(feature = "hub")]
 pub use portcullis_state::{FirstSight, Pin, PinnedText, State, StateError, Trusting};
 #[cfg(feature = "hub")]
-pub use portcullis_supervisor::{ElicitationReply, ElicitationRequest, LifecycleOptions};
+pub use portcullis_supervisor::{
+    AgentTool, CallFault, CancellationToken, Connection, ElicitationReply, ElicitationRequest, LifecycleOptions,
+    SupervisorError, SupervisorOptions, connect, with_connection,
+};

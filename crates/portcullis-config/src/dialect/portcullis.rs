@@ -226,5 +226,10 @@ fn limits(draft: &mut Draft, fields: &mut Fields<'_>, sink: &mut Sink<'_>) {
     draft.limits.calls_in_flight = each.number("callsInFlight", MAX, sink);
     draft.limits.calls_waiting = each.number("callsWaiting", MAX, sink);
     draft.limits.tools = each.number("tools", MAX, sink);
+    draft.limits.memory_bytes = each.number("memoryBytes", u64::MAX, sink);
+    draft.limits.open_files = each.number("openFiles", MAX, sink);
+    draft.limits.processes = each.number("processes", MAX, sink);
+    draft.limits.cpu_seconds = each.number("cpuSeconds", u64::MAX, sink);
+    draft.limits.file_bytes = each.number("fileBytes", u64::MAX, sink);
     each.finish(sink);
 }

@@ -91,6 +91,11 @@ fn server(draft: &Draft, egress: &[EgressRule], out: &mut Yaml) {
         ("callsInFlight", &draft.limits.calls_in_flight),
         ("callsWaiting", &draft.limits.calls_waiting),
         ("tools", &draft.limits.tools),
+        ("memoryBytes", &draft.limits.memory_bytes),
+        ("openFiles", &draft.limits.open_files),
+        ("processes", &draft.limits.processes),
+        ("cpuSeconds", &draft.limits.cpu_seconds),
+        ("fileBytes", &draft.limits.file_bytes),
     ];
     out.numbers("limits", &limits);
     if !draft.enabled {

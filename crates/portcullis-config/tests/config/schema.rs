@@ -166,6 +166,21 @@ struct Limits {
     /// Tools that it may list; 256 by default.
     #[schemars(range(min = 1, max = 1_000_000))]
     tools: Option<u32>,
+    /// Address space of its process, in bytes. This and the following hold on Linux, for each process that it starts.
+    #[schemars(range(min = 1))]
+    memory_bytes: Option<u64>,
+    /// Open descriptors of its process.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    open_files: Option<u64>,
+    /// Processes and threads of the user that it runs as.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    processes: Option<u64>,
+    /// Processor time of its process, in seconds.
+    #[schemars(range(min = 1))]
+    cpu_seconds: Option<u64>,
+    /// The size of any file that its process writes, in bytes.
+    #[schemars(range(min = 1))]
+    file_bytes: Option<u64>,
 }
 
 fn schema() -> Value {

@@ -115,7 +115,9 @@ impl Rig {
         tokio::spawn(async move {
             let began = Instant::now();
             let within = CallDeadline::from_now(deadlines);
-            (connection.call("t", arguments, within).await, began.elapsed())
+            let never = CancellationToken::new();
+            let result = connection.call("t", arguments, within, &never).await;
+            (result, began.elapsed())
         })
     }
 
@@ -249,6 +251,21 @@ async fn a_dropped_call_is_cancelled_once() {
     let id = rig.hear().await["id"].clone();
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
+    rig.assert_cancelled_once(&id).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_call_ends_at_once_and_says_whether_it_was_sent() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let cancel = CancellationToken::new();
+    let call = {
+        let (connection, cancel) = (Arc::clone(&rig.connection), cancel.clone());
+        let within = CallDeadline::from_now(Timeouts::uniform(IDLE));
+        tokio::spawn(async move { connection.call("t", "{}".into(), within, &cancel).await })
+    };
+    let id = rig.hear().await["id"].clone();
+    cancel.cancel();
+    assert_eq!(call.await.unwrap(), Err(CallFault::Cancelled { sent: true }));
     rig.assert_cancelled_once(&id).await;
 }
 
@@ -404,7 +421,12 @@ async fn a_call_that_began_before_has_only_what_is_left() {
     let began = Instant::now();
     tokio::time::sleep(Duration::from_secs(7)).await;
     let within = CallDeadline::since(began, Timeouts::uniform(IDLE));
-    let fault = rig.connection.call("t", "{}".into(), within).await.unwrap_err();
+    let never = CancellationToken::new();
+    let fault = rig
+        .connection
+        .call("t", "{}".into(), within, &never)
+        .await
+        .unwrap_err();
     assert_eq!(
         fault,
         CallFault::TimedOut {

@@ -367,6 +367,7 @@ impl ServerState {
     }
 
     fn publish_tools(&self, tools: &Arc<ToolList>) {
+        self.arguments.upstream.shared().keep(tools);
         let _ = self.arguments.events.send(SupervisorEvent::Tools {
             server: self.arguments.upstream.id().clone(),
             version: self.version,

@@ -7,6 +7,7 @@
 use std::{io, process::Stdio};
 
 use futures::future::BoxFuture;
+use portcullis_config::ProcessLimits;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use secrecy::ExposeSecret;
 use tokio::{
@@ -35,6 +36,14 @@ impl Spawner for GroupSpawner {
 
 impl GroupSpawner {
     fn start(plan: &SpawnPlan, stop: StopSequence) -> io::Result<SpawnedProcess> {
+        if plan.limits != ProcessLimits::default() {
+            // Only between fork and exec could they be set, and `pre_exec` is not for a host.
+            return Err(io::Error::other(format!(
+                "cannot start `{}`: its limits of the process need a warden, which there is on Linux where the \
+                 host's `main` calls `portcullis::warden::init()`",
+                plan.program.display()
+            )));
+        }
         #[expect(clippy::disallowed_methods, reason = "this is the door for spawning")]
         let mut command = Command::new(&plan.program);
         command

@@ -49,7 +49,7 @@ impl WardenSpawner {
         }
     }
 
-    /// What each server may use at most.
+    /// What each server may use at most, where its own definition does not say.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -117,10 +117,23 @@ impl WardenSpawner {
             args: plan.args.clone(),
             environment: plan.environment.iter().map(variable).collect(),
             cwd: Some(cwd),
-            limits: self.limits,
+            limits: self.limits_of(plan),
             after_eof: stop.after_eof,
             after_term: stop.after_term,
         })
+    }
+
+    /// The plan's limits; where it has none, those for all.
+    fn limits_of(&self, plan: &SpawnPlan) -> Limits {
+        let (own, all) = (plan.limits, self.limits);
+        Limits {
+            memory_bytes: own.memory_bytes.or(all.memory_bytes),
+            open_files: own.open_files.or(all.open_files),
+            processes: own.processes.or(all.processes),
+            cpu_seconds: own.cpu_seconds.or(all.cpu_seconds),
+            file_bytes: own.file_bytes.or(all.file_bytes),
+            core_bytes: all.core_bytes,
+        }
     }
 
     /// Asks the warden for a keeper; starts the warden where there is none, and once more where it was killed.

@@ -1,6 +1,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Mutex,
     task::{Context, Poll},
     time::Duration,
 };
@@ -68,7 +69,7 @@ impl Rig {
     }
 
     fn waiting(&self) -> usize {
-        self.transport.pending.lock().len()
+        self.transport.pending.len()
     }
 
     fn count(&self) -> [u64; 3] {
@@ -246,7 +247,9 @@ async fn an_error_without_an_id_is_blamed_only_where_one_call_waits() {
 #[tokio::test]
 async fn unknown_and_repeated_ids_are_dropped_and_counted() {
     let mut rig = Rig::new();
-    rig.call(7).await;
+    for id in [7, 8, 9] {
+        rig.call(id).await;
+    }
     for id in ["99", "7", "7", "\"x\"", "-1"] {
         rig.say(&format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{{"for":{id}}}}}"#
@@ -257,8 +260,43 @@ async fn unknown_and_repeated_ids_are_dropped_and_counted() {
         rig.next().await,
         (RequestId::Number(7), Ok(r#"{"for":7}"#.to_owned()))
     );
+    // The repeated one is late; who waits alone is not blamed for it.
+    for id in [8, 9] {
+        rig.say(r#"{"jsonrpc":"2.0","id":"7","result":{}}"#).await;
+        rig.say(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"for":{id}}}}}"#
+        ))
+        .await;
+        assert_eq!(
+            rig.next().await,
+            (RequestId::Number(id), Ok(format!(r#"{{"for":{id}}}"#)))
+        );
+    }
     rig.assert_lives().await;
-    assert_eq!(rig.count(), [0, 4, 0]);
+    assert_eq!(rig.count(), [0, 6, 0]);
+}
+
+/// Report 18's kind: the reply of the only call that waits, under an id that is nobody's.
+#[tokio::test]
+async fn a_foreign_id_is_blamed_on_the_only_call_that_waits() {
+    for reply in [
+        r#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":"x\u001b","result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":-1,"error":{"code":-1,"message":"no"}}"#,
+        r#"{"jsonrpc":"2.0","id":99,"result":NaN}"#,
+    ] {
+        let mut rig = Rig::new();
+        let ticket = rig.call(7).await;
+        rig.say(reply).await;
+        let (id, result) = rig.next().await;
+        assert_eq!(id, RequestId::Number(7), "{reply}");
+        let told = result.unwrap_err();
+        assert!(told.contains("carries the id"), "{told}");
+        assert!(matches!(ticket.fault(), Some(WireFault::Unusable(_))), "{reply}");
+        // Its own reply, should it come after all, is late.
+        rig.say(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#).await;
+        rig.assert_lives().await;
+    }
 }
 
 /// Report 29: after a cancellation the reply is late, whatever it says.
@@ -383,7 +421,7 @@ async fn unsent(pipe: Pipe) -> [bool; 2] {
     for send in sends {
         let _ = timeout(Duration::from_secs(1), send).await.unwrap().unwrap();
     }
-    assert!(transport.pending.lock().is_empty());
+    assert_eq!(transport.pending.len(), 0);
     let first = encode_message(&call(1, &tickets[0])).unwrap().len() + 1;
     let went = taken.lock().unwrap().len();
     let unsent = [0, 1].map(|at| tickets[at].withdraw());
@@ -443,7 +481,7 @@ async fn a_withdrawn_call_is_never_written() {
         matches!(results[..], [Ok(()), Err(TransportError::Withdrawn), Ok(())]),
         "{results:?}"
     );
-    assert_eq!(transport.pending.lock().len(), 2);
+    assert_eq!(transport.pending.len(), 2);
 }
 
 #[tokio::test]
@@ -577,5 +615,5 @@ async fn closing_from_outside_ends_it_even_if_the_peer_says_nothing() {
     assert!(transport.receive().await.is_none());
     // Afterwards nothing can be sent, and nothing stays behind.
     assert!(transport.send(call(2, &Arc::default())).await.is_err());
-    assert!(transport.pending.lock().is_empty());
+    assert_eq!(transport.pending.len(), 0);
 }

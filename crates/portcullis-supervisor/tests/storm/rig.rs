@@ -1,0 +1,136 @@
+//! What both storms need: specs, ids, processes and descriptors counted.
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use portcullis_config::{
+    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
+};
+use portcullis_testkit::Script;
+
+pub(crate) struct Host;
+
+impl Sources for Host {
+    fn variable(&self, name: &str) -> Option<String> {
+        (name == "PATH").then(|| "/usr/bin:/bin".to_owned())
+    }
+
+    fn file(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// A server that plays `script`, by this very program, with `mark` among its arguments.
+pub(crate) fn spec(script: &Script, mark: &str, timeouts: Timeouts) -> ServerSpec {
+    let words = ["server", mark, "--script"].map(Template::literal);
+    ServerSpec {
+        id: script.name.parse().unwrap(),
+        display_name: script.name.clone(),
+        description: None,
+        transport: TransportSpec::Stdio(StdioSpec {
+            program: std::env::current_exe().unwrap(),
+            args: words
+                .into_iter()
+                .chain([Template::literal(&script.to_json())])
+                .collect(),
+            env: Default::default(),
+            inherit_env: Default::default(),
+            cwd: Some("/".into()),
+        }),
+        timeouts,
+        protocol: Protocol::Initialize,
+        enabled: true,
+        disabled_tools: Default::default(),
+        disabled_auto_approve_tools: Default::default(),
+        origin: Origin::default(),
+        isolation: Default::default(),
+        limits: Default::default(),
+        profile: Default::default(),
+    }
+}
+
+/// A mark that no other run has.
+pub(crate) fn new_mark() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!(
+        "storm-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// The processes that carry `mark`.
+pub(crate) fn marked(mark: &str) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // One that ended meanwhile, or a zombie: no arguments.
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let mut words = words.split(|byte| *byte == 0);
+        if words.any(|word| word == mark.as_bytes()) && pid != i32::try_from(std::process::id()).unwrap() {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Whether a process is there, and more than a zombie.
+pub(crate) fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next());
+    state.is_some_and(|state| state != "Z")
+}
+
+pub(crate) fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// What this process holds in memory, in KiB.
+pub(crate) fn resident_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+pub(crate) fn lines(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The value behind `--name` among `words`.
+pub(crate) fn option(words: &[&str], name: &str) -> Option<u64> {
+    let at = words.iter().position(|word| *word == name)?;
+    let value = words
+        .get(at + 1)
+        .unwrap_or_else(|| panic!("`{name}` needs a number"));
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("`{name}` is `{value}`, which is no number")),
+    )
+}
+
+/// The value below which `part` of the sorted values lie.
+pub(crate) fn quantile(sorted: &[Duration], part: f64) -> Duration {
+    let at = (sorted.len() as f64 * part) as usize;
+    sorted
+        .get(at.min(sorted.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or_default()
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
