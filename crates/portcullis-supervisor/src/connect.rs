@@ -80,6 +80,8 @@ pub(crate) struct Established {
     pub(crate) era: Era,
     pub(crate) process: Option<ProcessHandle>,
     pub(crate) stderr: StderrRing,
+    /// What the HTTP client last heard that was no answer.
+    pub(crate) complaint: Complaint,
 }
 
 impl Established {
@@ -109,8 +111,8 @@ pub(crate) enum ConnectError {
     TimedOut { after: Duration, stderr: Option<String> },
     #[error("the handshake failed: {reason}{}", said(.stderr))]
     Handshake { reason: String, stderr: Option<String> },
-    #[error("{0}")]
-    List(#[from] ListError),
+    #[error("{error}{}", .heard.as_ref().map(|heard| format!(": {heard}")).unwrap_or_default())]
+    List { error: ListError, heard: Option<String> },
 }
 
 fn said(stderr: &Option<String>) -> String {
@@ -120,12 +122,14 @@ fn said(stderr: &Option<String>) -> String {
         .unwrap_or_default()
 }
 
-/// Connects to a server. `known` is the era that an earlier connection found; it is tried first.
+/// Connects to a server. `known` is the era that an earlier connection found; it is tried first. `complaint` is where
+/// the HTTP client says what it hears that is no answer.
 pub(crate) async fn connect(
     upstream: &Upstream,
     generation: u64,
     known: Option<Era>,
     around: &Surroundings,
+    complaint: &Complaint,
 ) -> Result<Established, ConnectError> {
     let spec = upstream.spec();
     let deadline = Instant::now() + spec.timeouts.connect;
@@ -142,10 +146,13 @@ pub(crate) async fn connect(
         } else {
             deadline.min(Instant::now() + DISCOVER_WAIT)
         };
-        match attempt(upstream, generation, *era, until, around).await {
+        complaint.begin();
+        match attempt(upstream, generation, *era, until, around, complaint.clone()).await {
             Ok(established) => return Ok(established),
             // What no other handshake can mend.
-            Err(error @ (ConnectError::Unresolved(_) | ConnectError::Spawn(_) | ConnectError::List(_))) => {
+            Err(
+                error @ (ConnectError::Unresolved(_) | ConnectError::Spawn(_) | ConnectError::List { .. }),
+            ) => {
                 return Err(error);
             }
             Err(error) => failure = Some(error),
@@ -165,6 +172,7 @@ fn attempt<'a>(
     era: Era,
     until: Instant,
     around: &'a Surroundings,
+    complaint: Complaint,
 ) -> BoxFuture<'a, Result<Established, ConnectError>> {
     let spec = upstream.spec();
     let closed = CancellationToken::new();
@@ -199,13 +207,12 @@ fn attempt<'a>(
                 closed,
                 process: Some(spawned.process),
                 stderr,
-                complaint: Complaint::default(),
+                complaint,
             };
             let shaking: BoxFuture<'static, _> = Box::pin(handshake.shake(transport, link));
             shaking.await
         }),
         TransportSpec::Http(http) => {
-            let complaint = Complaint::default();
             let terms = HttpTerms {
                 hub: around.egress.clone(),
                 log: upstream.shared().egress.clone(),
@@ -294,15 +301,22 @@ impl Handshake {
             .peer_info()
             .is_some_and(|info| info.capabilities.tools.is_some());
         let tools = match offers_tools {
-            true => list_tools(running.peer(), self.list, promotes_headers).await?,
+            true => list_tools(running.peer(), self.list, promotes_headers)
+                .await
+                .map_err(|error| ConnectError::List {
+                    error,
+                    heard: link.complaint.last(),
+                })?,
             false => ToolList::default(),
         };
         let peer = running.peer().clone();
-        if self.era == Era::Modern && tells_changes {
+        // Over HTTP a subscription is held even where it tells nothing: its end is what shows that the server is gone.
+        if self.era == Era::Modern && (tells_changes || link.process.is_none()) {
             tokio::spawn(watch_tools(
                 peer.clone(),
                 Arc::clone(&tools_changed),
                 link.closed.clone(),
+                tells_changes,
             ));
         }
         // The SDK's loop ends with its transport and not before: every pending call hears from the transport how the
@@ -324,6 +338,7 @@ impl Handshake {
             era: self.era,
             process: link.process,
             stderr: link.stderr,
+            complaint: link.complaint,
         })
     }
 }

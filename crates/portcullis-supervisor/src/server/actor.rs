@@ -13,6 +13,7 @@ use super::message::ServerMessage;
 use crate::{
     connect::{Era, Established, Surroundings, connect},
     events::SupervisorEvent,
+    http::Complaint,
     tools::{ToolList, list_tools},
     upstream::{Ready, Slot, Upstream},
 };
@@ -166,15 +167,17 @@ impl ServerState {
         // Tracked like the children: an attempt that is given up may just have started one.
         let attempts = around.children.clone();
         self.link.spawn(attempts.track_future(async move {
-            let message = match connect(&upstream, generation, era, &around).await {
+            let complaint = Complaint::default();
+            let message = match connect(&upstream, generation, era, &around, &complaint).await {
                 Ok(established) => ServerMessage::Established {
                     generation,
                     established: Box::new(established),
                 },
-                Err(error) => ServerMessage::Event(Event::ConnectFailed {
-                    generation,
-                    reason: error.to_string(),
-                }),
+                Err(error) => {
+                    leave_alone(&actor, generation, &complaint);
+                    let reason = error.to_string();
+                    ServerMessage::Event(Event::ConnectFailed { generation, reason })
+                }
             };
             let _ = actor.send_message(message);
         }));
@@ -201,8 +204,9 @@ impl ServerState {
     /// Watches over a connection: its end, and its tools.
     fn watch(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, established: &Established) {
         let closed = established.connection.closed.clone();
-        let (stderr, ended) = (
+        let (stderr, complaint, ended) = (
             established.stderr.clone(),
+            established.complaint.clone(),
             established.process.as_ref().map(|process| process.watch()),
         );
         let actor = myself.clone();
@@ -223,6 +227,10 @@ impl ServerState {
             if let Some(line) = stderr.last_line() {
                 reason.push_str(&format!("; it wrote `{line}`"));
             }
+            if let Some(heard) = complaint.last() {
+                reason.push_str(&format!(": {heard}"));
+            }
+            leave_alone(&actor, generation, &complaint);
             let _ = actor.send_message(ServerMessage::Event(Event::Lost { generation, reason }));
         });
         let (changed, actor) = (Arc::clone(&established.tools_changed), myself.clone());
@@ -371,6 +379,14 @@ impl ServerState {
         if again {
             self.tools_changed(myself, generation, true);
         }
+    }
+}
+
+/// Tells the machine how long the server asked to be left alone, where it did.
+fn leave_alone(actor: &ActorRef<ServerMessage>, generation: u64, complaint: &Complaint) {
+    if let Some(wait) = complaint.left_alone_for() {
+        let event = Event::LeaveAlone { generation, wait };
+        let _ = actor.send_message(ServerMessage::Event(event));
     }
 }
 
