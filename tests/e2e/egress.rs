@@ -133,3 +133,55 @@ fn no_proxy_of_the_environment_is_used() {
     );
     check_untouched(&trap);
 }
+
+#[test]
+fn a_configured_proxy_is_used_where_a_rule_allows_it_and_only_there() {
+    let ((proxy, port), (trap, elsewhere)) = (listen(), listen());
+    thread::spawn(move || {
+        for stream in proxy.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut bytes = [0; 4_096];
+            let read = stream.read(&mut bytes).unwrap_or(0);
+            // The whole url stands where else a path does.
+            let asked = bytes[..read].starts_with(b"POST http://mcp.example.test/mcp ");
+            let status: &[u8] = if asked { b"410 Gone" } else { b"400 Bad Request" };
+            let rest = b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(&[b"HTTP/1.1 ", status, rest].concat());
+        }
+    });
+    let folder = Folder::new();
+    let config = |allowed: &str, proxy: u16| {
+        format!(
+            "mcp:\n  allowedHosts: [\"http://mcp.example.test\"{allowed}]\n  proxy: http://127.0.0.1:{proxy}\n  servers:\n    - name: far\n      url: http://mcp.example.test/mcp\n"
+        )
+    };
+    folder.write("hub.yaml", config("", elsewhere));
+    let refused = portcullis(&folder, &["tools", "--config", "hub.yaml"])
+        .run()
+        .exits(3);
+    assert!(
+        refused.stderr.contains("hub.yaml:3:") && refused.stderr.contains("the proxy is"),
+        "{}",
+        refused.stderr
+    );
+    check_untouched(&trap);
+    folder.write(
+        "hub.yaml",
+        config(&format!(", \"CONNECT http://127.0.0.1:{port}\""), port),
+    );
+    let checked = portcullis(&folder, &["check", "hub.yaml"]).run().exits(0);
+    assert!(
+        checked
+            .stdout
+            .contains(&format!(", through http://127.0.0.1:{port}/, may reach")),
+        "{}",
+        checked.stdout
+    );
+    let finished = portcullis(&folder, &["tools", "--config", "hub.yaml"])
+        .env("HTTP_PROXY", &format!("http://127.0.0.1:{elsewhere}"))
+        .env("NO_PROXY", "*")
+        .run()
+        .exits(6);
+    assert!(finished.stderr.contains("410"), "{}", finished.stderr);
+    check_untouched(&trap);
+}

@@ -21,7 +21,7 @@ const BENCHES: &[(&str, &str, &str, &str)] = &[
         "http",
         "portcullis-supervisor",
         "bench_http",
-        "calls over HTTP through the guarded client, beside the SDK on plain reqwest",
+        "calls over HTTP through the guarded client, beside the SDK on plain reqwest; refused spellings",
     ),
     (
         "policy",

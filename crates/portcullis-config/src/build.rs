@@ -7,12 +7,14 @@ use crate::{
     Code, Environment, Limits, Options, Origin, ProcessLimits, Profile, ResolveError, ServerSpec, Severity,
     Sources, Template, TransportSpec,
     draft::{Declared, Draft, EgressSource},
+    network::NetworkDraft,
     secrets,
     source::{Sink, quote},
     value::{Span, Spanned},
 };
 
 mod http;
+mod network;
 mod program;
 mod stdio;
 mod timeouts;
@@ -27,6 +29,8 @@ pub(crate) struct Context<'a> {
     pub(crate) profile: Profile,
     pub(crate) egress: EgressSource,
     pub(crate) allowed_hosts: Vec<EgressRule>,
+    /// The way to all its HTTP servers.
+    pub(crate) network: NetworkDraft,
     /// The timeout that the document gives for all its servers, in milliseconds.
     pub(crate) timeout: Option<u64>,
     /// The plugin that declares the servers.

@@ -7,6 +7,7 @@ use portcullis_types::{AgentId, EgressRule, Tier};
 use crate::{
     Code, Isolation, Profile, Protocol,
     fields::{Fields, Pair, place},
+    network::NetworkDraft,
     source::Sink,
     value::{Node, Span, Spanned, Value, duplicate_message},
 };
@@ -43,6 +44,8 @@ pub(crate) struct HubDraft {
     pub(crate) policies: Option<Spanned<String>>,
     pub(crate) tier: Option<Spanned<Tier>>,
     pub(crate) agents: Option<Spanned<BTreeMap<AgentId, String>>>,
+    /// The way to all HTTP servers.
+    pub(crate) network: NetworkDraft,
 }
 
 pub(crate) struct Draft {
@@ -62,6 +65,8 @@ pub(crate) struct Draft {
     pub(crate) has_url: bool,
     pub(crate) headers: Vec<Pair>,
     pub(crate) egress: Vec<Spanned<EgressRule>>,
+    /// The way to this one.
+    pub(crate) network: NetworkDraft,
     pub(crate) timeouts: TimeoutsDraft,
     pub(crate) protocol: Protocol,
     pub(crate) isolation: Isolation,
@@ -165,7 +170,12 @@ impl Draft {
                         names.inherit_env,
                         names.cwd,
                     ]),
-                    find(&[names.headers, Some("egress")]),
+                    find(&[
+                        names.headers,
+                        Some("egress"),
+                        Some("proxy"),
+                        Some("rootCertificates"),
+                    ]),
                 )
             }
             _ => (Vec::new(), Vec::new()),
@@ -189,6 +199,7 @@ impl Draft {
             url: text(names.url, "url", fields, sink),
             headers: pairs(names.headers, "headers", fields, sink),
             egress: Vec::new(),
+            network: NetworkDraft::default(),
             timeouts: TimeoutsDraft {
                 each: names
                     .timeout_ms

@@ -40,7 +40,7 @@ pub struct Imported {
 pub struct ToSet {
     /// The variable.
     pub variable: String,
-    /// The server that refers to it, by the name that the document has for it.
+    /// The server that refers to it, by the name that the document has for it; empty where all do.
     pub server: String,
     /// The field of the own format that refers to it.
     pub field: String,
@@ -112,6 +112,9 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
         imported.to_set.extend(replaced.to_set);
         servers.push((draft, egress));
     }
+    let hub = ServerId::from_display_name("hub");
+    let replaced = secret::replace_of_all(&mut read.hub.network, &hub, &mut variables, &source);
+    imported.to_set.extend(replaced.to_set);
     apply(&changes, &mut imported.fields);
     imported.config = write::document(document, dialect, &read, &servers);
     imported

@@ -41,6 +41,7 @@ mod excerpt;
 mod fate;
 mod fields;
 mod import;
+mod network;
 mod normalize;
 mod secrets;
 mod source;
@@ -59,7 +60,7 @@ pub use import::{Imported, ToSet, import};
 pub use normalize::{Normalized, Setting, Settings, normalize};
 pub use secrecy::SecretString;
 pub use spec::{
-    HttpSpec, Isolation, Limits, Origin, ProcessLimits, Protocol, ServerSpec, StdioSpec, Timeouts,
+    HttpSpec, Isolation, Limits, Origin, ProcessLimits, Protocol, ProxySpec, ServerSpec, StdioSpec, Timeouts,
     TransportSpec,
 };
 pub use template::{ResolveError, Sources, Template};

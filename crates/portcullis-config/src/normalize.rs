@@ -233,6 +233,7 @@ impl<'a> Context<'a> {
                 .iter()
                 .map(|rule| rule.value.clone())
                 .collect(),
+            network: read.hub.network.clone(),
             timeout: hub_timeout(&read.hub, profile, sink),
             plugin: document.plugin.clone().or_else(|| read.plugin.clone()),
         }

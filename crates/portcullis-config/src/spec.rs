@@ -77,6 +77,22 @@ pub struct HttpSpec {
     pub headers: BTreeMap<String, Template>,
     /// Where it may connect. The guarded client refuses everything else.
     pub egress: Vec<EgressRule>,
+    /// The proxy that it is reached through. One of the environment is never used.
+    pub proxy: Option<Box<ProxySpec>>,
+    /// Files of root certificates in PEM, by absolute paths, that are trusted beside the system's. They are read when
+    /// the connection is made.
+    pub root_certificates: Vec<PathBuf>,
+}
+
+/// A proxy. It is used where [`HttpSpec::egress`] allows it as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxySpec {
+    /// `http` or `https`, a host and a port.
+    pub url: Url,
+    /// Who the proxy is told that this is; a reference is resolved when the connection is made.
+    pub username: Option<Template>,
+    /// The password of that user.
+    pub password: Option<Template>,
 }
 
 impl HttpSpec {
@@ -116,6 +132,8 @@ impl fmt::Debug for HttpSpec {
             .field("url", &self.shown_url())
             .field("headers", &self.headers)
             .field("egress", &self.egress)
+            .field("proxy", &self.proxy)
+            .field("root_certificates", &self.root_certificates)
             .finish()
     }
 }
@@ -312,6 +330,15 @@ impl Canonical {
                 for rule in &http.egress {
                     self.field("egress", &rule.to_string());
                 }
+                if let Some(proxy) = &http.proxy {
+                    self.field("proxy", proxy.url.as_str());
+                    for (name, login) in [("username", &proxy.username), ("password", &proxy.password)] {
+                        self.field(name, login.as_ref().map_or("", Template::source));
+                    }
+                }
+                for path in &http.root_certificates {
+                    self.field("root-certificate", &path.to_string_lossy());
+                }
             }
         }
     }
@@ -386,6 +413,51 @@ mod tests {
     }
 
     #[test]
+    fn the_way_to_a_server_counts_as_what_it_is_reached_by() {
+        let with = |change: fn(&mut HttpSpec)| {
+            let mut http = HttpSpec {
+                url: "https://example.com/mcp".parse().unwrap(),
+                headers: BTreeMap::new(),
+                egress: Vec::new(),
+                proxy: None,
+                root_certificates: Vec::new(),
+            };
+            change(&mut http);
+            let transport = TransportSpec::Http(http);
+            ServerSpec { transport, ..spec() }
+        };
+        let proxy = |username: Option<&str>, password: Option<&str>| ProxySpec {
+            url: "http://proxy.example.com:3128".parse().unwrap(),
+            username: username.map(Template::parse),
+            password: password.map(Template::parse),
+        };
+        let all = [
+            with(|_| {}),
+            with(|http| http.root_certificates = vec!["/a.pem".into()]),
+            with(|http| http.root_certificates = vec!["/b.pem".into()]),
+        ];
+        let logins = [
+            (None, None),
+            (Some("a"), None),
+            (Some("a"), Some("b")),
+            (Some("ab"), None),
+        ];
+        let proxied = logins.map(|(username, password)| {
+            let mut spec = with(|_| {});
+            if let TransportSpec::Http(http) = &mut spec.transport {
+                http.proxy = Some(Box::new(proxy(username, password)));
+            }
+            spec
+        });
+        let distinct: BTreeSet<_> = all
+            .iter()
+            .chain(&proxied)
+            .map(ServerSpec::launch_fingerprint)
+            .collect();
+        assert_eq!(distinct.len(), 7);
+    }
+
+    #[test]
     fn what_is_for_people_does_not_change_the_fingerprint() {
         let mut moved = spec();
         moved.origin = Origin {
@@ -410,6 +482,8 @@ mod tests {
                 .unwrap(),
             headers: BTreeMap::new(),
             egress: Vec::new(),
+            proxy: None,
+            root_certificates: Vec::new(),
         };
         assert_eq!(http.shown_url(), "https://example.com/s/…/mcp?apiKey=…&team=…");
         assert!(!format!("{http:?}").contains("canary"));

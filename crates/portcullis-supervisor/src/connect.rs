@@ -132,6 +132,8 @@ pub(crate) struct Established {
     pub(crate) memory: EraMemory,
     pub(crate) process: Option<ProcessHandle>,
     pub(crate) stderr: StderrRing,
+    /// What the HTTP client last heard that was no answer.
+    pub(crate) complaint: Complaint,
 }
 
 impl Established {
@@ -163,8 +165,8 @@ pub(crate) enum ConnectError {
     TimedOut { after: Duration, stderr: Option<String> },
     #[error("the handshake failed: {reason}{}", said(.stderr))]
     Handshake { reason: String, stderr: Option<String> },
-    #[error("{0}")]
-    List(#[from] ListError),
+    #[error("{error}{}", .heard.as_ref().map(|heard| format!(": {heard}")).unwrap_or_default())]
+    List { error: ListError, heard: Option<String> },
 }
 
 fn said(stderr: &Option<String>) -> String {
@@ -175,12 +177,14 @@ fn said(stderr: &Option<String>) -> String {
 }
 
 /// Connects to a server. `memory` is what earlier connections told, the error's other half what is to be remembered
-/// after this one.
+/// after this one. `complaint` is where
+/// the HTTP client says what it hears that is no answer.
 pub(crate) async fn connect(
     upstream: &Upstream,
     generation: u64,
     memory: EraMemory,
     around: &Surroundings,
+    complaint: &Complaint,
 ) -> Result<Established, (ConnectError, EraMemory)> {
     let spec = upstream.spec();
     let mut deadline = Instant::now() + spec.timeouts.connect;
@@ -201,7 +205,8 @@ pub(crate) async fn connect(
         } else {
             deadline.min(Instant::now() + DISCOVER_WAIT.min(spec.timeouts.connect / 2))
         };
-        match attempt(upstream, generation, *era, until, around, turn).await {
+        complaint.begin();
+        match attempt(upstream, generation, *era, until, around, turn, complaint.clone()).await {
             Ok(mut established) => {
                 established.memory = memory.came_up(*era, silent);
                 return Ok(established);
@@ -211,7 +216,7 @@ pub(crate) async fn connect(
                 error @ (ConnectError::Unresolved(_)
                 | ConnectError::Spawn(_)
                 | ConnectError::StillThere(_)
-                | ConnectError::List(_)),
+                | ConnectError::List { .. }),
             ) => return Err((error, EraMemory::default())),
             Err(error) => {
                 silent |= !last && matches!(error, ConnectError::TimedOut { .. });
@@ -253,6 +258,7 @@ fn attempt<'a>(
     until: Instant,
     around: &'a Surroundings,
     turn: Option<OwnedSemaphorePermit>,
+    complaint: Complaint,
 ) -> BoxFuture<'a, Result<Established, ConnectError>> {
     let spec = upstream.spec();
     let closed = CancellationToken::new();
@@ -292,13 +298,12 @@ fn attempt<'a>(
                 closed,
                 process: Some(spawned.process),
                 stderr,
-                complaint: Complaint::default(),
+                complaint,
             };
             let shaking: BoxFuture<'static, _> = Box::pin(handshake.shake(transport, link));
             shaking.await
         }),
         TransportSpec::Http(http) => {
-            let complaint = Complaint::default();
             let terms = HttpTerms {
                 hub: around.egress.clone(),
                 log: upstream.shared().egress.clone(),
@@ -392,15 +397,22 @@ impl Handshake {
             .peer_info()
             .is_some_and(|info| info.capabilities.tools.is_some());
         let tools = match offers_tools {
-            true => list_tools(running.peer(), self.upstream.spec(), promotes_headers).await?,
+            true => list_tools(running.peer(), self.upstream.spec(), promotes_headers)
+                .await
+                .map_err(|error| ConnectError::List {
+                    error,
+                    heard: link.complaint.last(),
+                })?,
             false => ToolList::default(),
         };
         let peer = running.peer().clone();
-        if self.era == Era::Modern && tells_changes {
+        // Over HTTP a subscription is held even where it tells nothing: its end is what shows that the server is gone.
+        if self.era == Era::Modern && (tells_changes || link.process.is_none()) {
             tokio::spawn(watch_tools(
                 peer.clone(),
                 Arc::clone(&tools_changed),
                 link.closed.clone(),
+                tells_changes,
             ));
         }
         // The SDK's loop ends with its transport and not before: every pending call hears from the transport how the
@@ -423,6 +435,7 @@ impl Handshake {
             memory: EraMemory::default(),
             process: link.process,
             stderr: link.stderr,
+            complaint: link.complaint,
         })
     }
 }

@@ -11,6 +11,8 @@ mod outstanding;
 mod param;
 mod post;
 mod reply;
+mod retry_after;
+mod standing;
 mod stream;
 
 pub(crate) use client::{Complaint, HttpTerms};

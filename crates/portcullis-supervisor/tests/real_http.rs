@@ -117,6 +117,8 @@ impl Hub {
                 url,
                 headers: BTreeMap::new(),
                 egress: vec![format!("http://127.0.0.1:{port}/mcp").parse().unwrap()],
+                proxy: None,
+                root_certificates: Vec::new(),
             }),
             timeouts: Timeouts::uniform(Duration::from_secs(20)),
             protocol,
@@ -193,6 +195,28 @@ async fn server_everything_is_called_goes_away_and_comes_back() {
     hub.state("ready").await;
     hub.call("echo", r#"{"message":"again"}"#).await.unwrap();
     assert!(hub.upstream().egress().connections > 1);
+    hub.supervisor.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn server_everything_is_called_by_the_era_that_it_speaks_and_says_so_of_the_other() {
+    let port = free_port();
+    let _server = everything(port);
+    for protocol in [Protocol::Auto, Protocol::Initialize] {
+        let mut hub = Hub::new(port, protocol).await;
+        hub.state("ready").await;
+        let result = hub.call("echo", r#"{"message":"hi"}"#).await.unwrap();
+        assert!(result.contains("Echo: hi"), "{protocol:?}: {result}");
+        hub.supervisor.shutdown().await.unwrap();
+    }
+    // It speaks the older era alone: held to the newer one, it is no server, and the reason is its own answer.
+    let mut hub = Hub::new(port, Protocol::Modern).await;
+    hub.state("backing_off").await;
+    let fault = hub
+        .upstream()
+        .ready(Instant::now() + Duration::from_millis(200), 0)
+        .await;
+    assert!(fault.is_err());
     hub.supervisor.shutdown().await.unwrap();
 }
 

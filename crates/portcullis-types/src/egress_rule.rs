@@ -85,7 +85,9 @@ fn split_methods(input: &str) -> Result<(BTreeSet<String>, &str), &'static str> 
     };
     let method = |name: &str| {
         let name = name.to_ascii_uppercase();
-        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT"];
+        let known = [
+            "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT",
+        ];
         known.contains(&name.as_str()).then_some(name)
     };
     let methods: Option<BTreeSet<String>> = methods.split(',').map(method).collect();

@@ -84,6 +84,6 @@ pub use portcullis_router::{
 pub use portcullis_state::{FirstSight, Pin, PinnedText, State, StateError, Trusting};
 #[cfg(feature = "hub")]
 pub use portcullis_supervisor::{
-    AgentTool, CallFault, CancellationToken, Connection, ElicitationReply, ElicitationRequest, LifecycleOptions,
-    SupervisorError, SupervisorOptions, connect, with_connection,
+    AgentTool, CallFault, CancellationToken, Connection, ElicitationReply, ElicitationRequest,
+    LifecycleOptions, SupervisorError, SupervisorOptions, connect, with_connection,
 };

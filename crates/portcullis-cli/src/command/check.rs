@@ -57,6 +57,10 @@ enum TransportLine<'a> {
         url: String,
         headers: Vec<&'a str>,
         egress: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        proxy: Option<&'a str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        root_certificates: Vec<String>,
     },
 }
 
@@ -126,6 +130,12 @@ impl<'a> ServerLine<'a> {
                 url: http.shown_url(),
                 headers: http.headers.keys().map(String::as_str).collect(),
                 egress: http.egress.iter().map(ToString::to_string).collect(),
+                proxy: http.proxy.as_ref().map(|proxy| proxy.url.as_str()),
+                root_certificates: http
+                    .root_certificates
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect(),
             },
         };
         Self {
@@ -146,7 +156,14 @@ impl<'a> ServerLine<'a> {
             TransportLine::Stdio {
                 program, arguments, ..
             } => format!("stdio {program} ({arguments} arguments)"),
-            TransportLine::Http { url, egress, .. } => format!("http {url}, may reach {}", egress.join(", ")),
+            TransportLine::Http {
+                url, egress, proxy, ..
+            } => {
+                let through = proxy
+                    .map(|proxy| format!(", through {proxy}"))
+                    .unwrap_or_default();
+                format!("http {url}{through}, may reach {}", egress.join(", "))
+            }
         };
         let off = if self.enabled { "" } else { " (disabled)" };
         output::safe(&format!("{}{off}: {how}  [{}:{}]", self.id, self.file, self.line))

@@ -82,9 +82,13 @@ fn report(imported: &Imported) {
         note(format!("left out: {server}"));
     }
     for set in &imported.to_set {
+        let of = match set.server.as_str() {
+            "" => String::new(),
+            server => format!(" of {server}"),
+        };
         note(format!(
-            "set {} to the secret of {} of {}, line {}",
-            set.variable, set.field, set.server, set.line
+            "set {} to the secret of {}{of}, line {}",
+            set.variable, set.field, set.line
         ));
     }
 }

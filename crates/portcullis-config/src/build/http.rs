@@ -4,10 +4,11 @@ use portcullis_types::{EgressRule, HostPattern};
 use secrecy::ExposeSecret;
 use url::{Host, Url};
 
-use super::{Context, literal_secret, open_text, template};
+use super::{Context, literal_secret, network, open_text, template};
 use crate::{
     Code, HttpSpec, Sources, Template,
     draft::{Draft, EgressSource},
+    network::ProxyDraft,
     secrets,
     source::{Sink, quote},
     value::Span,
@@ -65,7 +66,18 @@ pub(super) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -
             rules
         }
     };
-    Some(HttpSpec { url, headers, egress })
+    let proxy = network::proxy(draft, &egress, context, sink).ok()?;
+    if loopback && let Some(ProxyDraft::Through(through)) = &draft.network.proxy {
+        let message = "`proxy` has no effect: an address of this machine is connected to directly";
+        sink.warning(Code::IgnoredField, through.url.span, message, "take it out");
+    }
+    Some(HttpSpec {
+        url,
+        headers,
+        egress,
+        proxy: proxy.map(Box::new),
+        root_certificates: network::root_certificates(draft, context, sink),
+    })
 }
 
 /// The rule for the url of a server that is reached at the very url that its document gives, if that can be told.
@@ -195,7 +207,7 @@ fn variable_for(header: &str) -> String {
 }
 
 /// The rule that allows this url's scheme, host and port, and nothing else.
-fn rule_for(url: &Url) -> EgressRule {
+pub(super) fn rule_for(url: &Url) -> EgressRule {
     let scheme = url.scheme().to_owned();
     let port = url.port_or_known_default().unwrap_or(443);
     EgressRule {
@@ -217,7 +229,7 @@ fn host(url: &Url) -> String {
 }
 
 /// Whether a rule lets this very url through. What is connected to is decided again, hop by hop, when it is.
-fn covers(rule: &EgressRule, url: &Url) -> bool {
+pub(super) fn covers(rule: &EgressRule, url: &Url) -> bool {
     let host = host(url);
     let host_matches = match &rule.host {
         HostPattern::Exact(exact) => *exact == host,
@@ -239,7 +251,7 @@ fn covers(rule: &EgressRule, url: &Url) -> bool {
 }
 
 /// A rule as a person would write it: the host alone where all else is the default.
-fn short(rule: &EgressRule) -> String {
+pub(super) fn short(rule: &EgressRule) -> String {
     let whole = rule.to_string();
     let whole = whole.strip_suffix('/').unwrap_or(&whole);
     if rule.scheme != "https" {

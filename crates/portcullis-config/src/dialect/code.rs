@@ -5,6 +5,7 @@ use crate::{
     Code, Profile,
     draft::{Draft, DraftDocument, EgressSource, HubDraft, Names, egress_rules},
     fields::Fields,
+    network::NetworkDraft,
     source::Sink,
     value::{Node, Span, Spanned, Value},
 };
@@ -17,6 +18,7 @@ pub(super) fn read(root: &Value, sink: &mut Sink<'_>) -> Option<DraftDocument> {
             let mut top = Fields::new(object, "a list of definitions");
             let servers = top.take("servers");
             let hosts = egress_rules("allowedHosts", &mut top, sink);
+            let network = NetworkDraft::read(&mut top, sink);
             top.finish(sink);
             let Some(Node::List(items)) = servers.map(|member| &member.value.node) else {
                 let help = "write each server as an item of a list, with its id in `id`";
@@ -27,6 +29,7 @@ pub(super) fn read(root: &Value, sink: &mut Sink<'_>) -> Option<DraftDocument> {
                 items,
                 HubDraft {
                     allowed_hosts: hosts,
+                    network,
                     ..HubDraft::default()
                 },
                 sink,
@@ -82,6 +85,7 @@ fn server(item: &Value, sink: &mut Sink<'_>) -> Option<Draft> {
     fields.carried("timeout", "timeoutMs");
     draft.command_list("command", &mut fields, sink);
     draft.egress = egress_rules("egress", &mut fields, sink);
+    draft.network = NetworkDraft::read(&mut fields, sink);
     draft.declared = common::declared(&mut fields, sink);
     if missing {
         let first = Span {

@@ -9,6 +9,7 @@ use crate::{
     Code, Isolation, Profile, Protocol,
     draft::{Draft, DraftDocument, EgressSource, HubDraft, MAX_MILLISECONDS, Names, egress_rules},
     fields::Fields,
+    network::NetworkDraft,
     source::{Sink, quote},
     value::{Member, Node, Object, Span, Spanned, Value},
 };
@@ -93,6 +94,7 @@ fn hub(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> HubDraft {
         policies,
         tier,
         agents: agents(fields, sink),
+        network: NetworkDraft::read(fields, sink),
     }
 }
 
@@ -136,6 +138,7 @@ fn server(item: &Value, sink: &mut Sink<'_>) -> Option<Draft> {
     };
     let mut draft = Draft::read(name, &names, &mut fields, item, sink);
     draft.egress = egress_rules("egress", &mut fields, sink);
+    draft.network = NetworkDraft::read(&mut fields, sink);
     draft.protocol = protocol(&mut fields, sink);
     timeouts(&mut draft, &mut fields, sink);
     draft.isolation = isolation(&mut fields, sink);

@@ -10,6 +10,7 @@ use crate::{
     Template,
     build::Context,
     draft::{Draft, DraftDocument},
+    network::{NetworkDraft, ProxyDraft},
     secrets,
     source::{Change, Source},
     value::{Span, Spanned},
@@ -24,7 +25,17 @@ pub(super) struct Variables {
 impl Variables {
     /// Those that the document refers to already are taken.
     pub(super) fn of(read: &DraftDocument) -> Self {
-        let mut taken = HashSet::new();
+        let mut taken: HashSet<_> = read
+            .hub
+            .network
+            .texts()
+            .flat_map(|text| {
+                Template::parse(&text.value)
+                    .variables()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            })
+            .collect();
         for draft in &read.servers {
             let texts = draft
                 .args
@@ -36,7 +47,7 @@ impl Variables {
                         .into_iter()
                         .flatten(),
                 );
-            for text in texts {
+            for text in texts.chain(draft.network.texts()) {
                 taken.extend(Template::parse(&text.value).variables().map(str::to_owned));
             }
         }
@@ -103,6 +114,7 @@ pub(super) fn replace(
         }
     }
     work.args(&mut draft.args, context);
+    work.proxy(&mut draft.network);
     if let Some(url) = &mut draft.url
         && is_secret_url(&url.value, context)
     {
@@ -114,6 +126,24 @@ pub(super) fn replace(
         };
         work.put(url, 0, &wanted, "url");
     }
+    work.done
+}
+
+/// The same for what stands for all servers: the login of the proxy.
+pub(super) fn replace_of_all(
+    network: &mut NetworkDraft,
+    id: &ServerId,
+    variables: &mut Variables,
+    source: &Source,
+) -> Replaced {
+    let mut work = Work {
+        server: String::new(),
+        id,
+        variables,
+        source,
+        done: Replaced::default(),
+    };
+    work.proxy(network);
     work.done
 }
 
@@ -148,6 +178,15 @@ impl Work<'_> {
                 self.put(arg, from, &wanted, "args");
             }
             option = named.then_some(text);
+        }
+    }
+
+    fn proxy(&mut self, network: &mut NetworkDraft) {
+        if let Some(ProxyDraft::Through(through)) = &mut network.proxy
+            && let Some(password) = &mut through.password
+            && secrets::holds(&password.value, true)
+        {
+            self.put(password, 0, "PROXY_PASSWORD", "proxy.password");
         }
     }
 

@@ -6,6 +6,7 @@ use crate::{
     Dialect, Document, Isolation, Profile, Protocol,
     draft::{Draft, DraftDocument, HubDraft, TimeoutsDraft},
     fields::Pair,
+    network::{NetworkDraft, ProxyDraft},
     value::Spanned,
 };
 
@@ -49,6 +50,7 @@ fn hub(hub: &HubDraft, out: &mut Yaml) {
         .map(|rule| rule.value.to_string())
         .collect();
     out.list(1, "allowedHosts", hosts.iter().map(String::as_str));
+    network(1, &hub.network, out);
     if let Some(agents) = hub.agents.as_ref().filter(|agents| !agents.value.is_empty()) {
         out.line(1, "agents:");
         for (agent, profile) in &agents.value {
@@ -77,6 +79,7 @@ fn server(draft: &Draft, egress: &[EgressRule], out: &mut Yaml) {
         out.pairs("headers", &draft.headers);
         let rules: Vec<_> = egress.iter().map(ToString::to_string).collect();
         out.list(3, "egress", rules.iter().map(String::as_str));
+        network(3, &draft.network, out);
     }
     timeouts(&draft.timeouts, out);
     match draft.protocol {
@@ -108,6 +111,25 @@ fn server(draft: &Draft, egress: &[EgressRule], out: &mut Yaml) {
     );
     let asks = draft.disabled_auto_approve_tools.iter().map(String::as_str);
     out.list(3, "disabledAutoApproveTools", asks);
+}
+
+fn network(depth: usize, network: &NetworkDraft, out: &mut Yaml) {
+    match &network.proxy {
+        None => {}
+        Some(ProxyDraft::Direct) => out.line(depth, "proxy: none"),
+        Some(ProxyDraft::Through(through)) if through.username.is_none() && through.password.is_none() => {
+            out.text(depth, "proxy", Some(&through.url.value));
+        }
+        Some(ProxyDraft::Through(through)) => {
+            out.line(depth, "proxy:");
+            let value = |text: &'_ Option<Spanned<String>>| text.as_ref().map(|text| text.value.clone());
+            out.text(depth + 1, "url", Some(&through.url.value));
+            out.text(depth + 1, "username", value(&through.username).as_deref());
+            out.text(depth + 1, "password", value(&through.password).as_deref());
+        }
+    }
+    let paths = network.root_certificates.iter().map(|path| path.value.as_str());
+    out.list(depth, "rootCertificates", paths);
 }
 
 fn timeouts(timeouts: &TimeoutsDraft, out: &mut Yaml) {

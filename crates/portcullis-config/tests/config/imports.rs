@@ -95,13 +95,19 @@ fn resolved(spec: &ServerSpec, sources: &dyn Sources) -> String {
             stdio.cwd
         ),
         TransportSpec::Http(http) => format!(
-            "{} {:?} {:?}",
+            "{} {:?} {:?} {:?} {:?}",
             http.url,
             http.headers
                 .iter()
                 .map(|(name, text)| (name, value(text)))
                 .collect::<Vec<_>>(),
-            http.egress
+            http.egress,
+            http.proxy.as_ref().map(|proxy| (
+                proxy.url.as_str(),
+                proxy.username.as_ref().map(value),
+                proxy.password.as_ref().map(value)
+            )),
+            http.root_certificates
         ),
     };
     format!(
@@ -259,7 +265,7 @@ fn planted() -> Vec<Document> {
     "file": { "command": "node", "envFile": "/home/ada/vars.env", "env": { "K": "${keyring:docs/ada}" } }
   }
 }"#;
-    let yaml = "# old: CANARY\nmcp:\n  servers:\n    - name: a # CANARY\n      command: node\n      comand: CANARY\n      env:\n        TOKEN: CANARY\n        PLAIN: CANARY\n      args: [--token, CANARY]\n    - {name: b, url: \"https://u:CANARY@b.example\", headers: {Authorization: Bearer CANARY}}\n    - name: c\n      url: https://c.example/?token=CANARY\n      colour: CANARY\n      egress: [\"https://u:CANARY@c.example\"]\n";
+    let yaml = "# old: CANARY\nmcp:\n  servers:\n    - name: a # CANARY\n      command: node\n      comand: CANARY\n      env:\n        TOKEN: CANARY\n        PLAIN: CANARY\n      args: [--token, CANARY]\n    - {name: b, url: \"https://u:CANARY@b.example\", headers: {Authorization: Bearer CANARY}}\n    - name: c\n      url: https://c.example/?token=CANARY\n      colour: CANARY\n      egress: [\"https://u:CANARY@c.example\"]\n    - {name: d, url: \"https://d.example\", proxy: \"http://u:CANARY@p.example:3128\"}\n    - {name: e, url: \"https://e.example\", proxy: {url: \"http://p.example:3128\", username: ada, password: CANARY, passwort: CANARY}}\n  proxy: {url: \"http://p.example:3128\", username: ada, password: CANARY}\n";
     let toml = "# CANARY\n[mcp_servers.a]\ncommand = \"node\" # CANARY\nargs = [\"--token\", \"CANARY\"]\nenv = { TOKEN = \"CANARY\", PLAIN = 'CANARY' }\nwhat = \"CANARY\"\n[mcp_servers.b]\nurl = \"https://b.example\"\nbearer_token = \"CANARY\"\nbearer_token_env_var = \"CANARY-\"\nhttp_headers = { Authorization = \"CANARY\" }\ntool_timeout_sec = \"CANARY\"\n";
     [("a.json", json), ("a.yaml", yaml), ("a.toml", toml)]
         .map(|(name, text)| Document::new(name, text.replace("CANARY", CANARY)))

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use portcullis_config::{Environment, Isolation, Limits, Normalized, ServerSpec, Sources, TransportSpec};
+use portcullis_config::{
+    Environment, Isolation, Limits, Normalized, ServerSpec, Sources, Template, TransportSpec,
+};
 use secrecy::SecretString;
 
 pub(crate) struct Machine {
@@ -38,6 +40,14 @@ impl Default for Machine {
             ],
             files: vec![
                 ("/run/secrets/docs", "canary\n"),
+                (
+                    "/etc/ssl/corp.pem",
+                    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+                ),
+                (
+                    "/home/ada/own.pem",
+                    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+                ),
                 ("/run/two-lines", "a\nb\n"),
                 ("/run/nul", "a\0b"),
                 ("/home/ada/vars.env", "TOKEN=canary\nexport MODE=read\n"),
@@ -131,6 +141,16 @@ fn server(spec: &ServerSpec) -> String {
                     .map(|(name, value)| format!("header: {name}: {:?}", value.source())),
             );
             lines.extend(http.egress.iter().map(|rule| format!("egress: {rule}")));
+            lines.extend(http.proxy.iter().map(|proxy| {
+                let login =
+                    [&proxy.username, &proxy.password].map(|text| text.as_ref().map(Template::source));
+                format!("proxy: {} {login:?}", proxy.url)
+            }));
+            lines.extend(
+                http.root_certificates
+                    .iter()
+                    .map(|path| format!("roots: {}", path.display())),
+            );
         }
     }
     let t = &spec.timeouts;

@@ -33,6 +33,10 @@ struct Mcp {
     profile: Option<Profile>,
     /// Hosts that every server over the network may be reached at: `host`, `*.suffix` or `https://host:port/path`.
     allowed_hosts: Option<Vec<String>>,
+    /// The proxy that servers over the network are reached through. A rule must allow it as well.
+    proxy: Option<Proxy>,
+    /// Absolute paths of files of root certificates, in PEM, that are trusted beside the system's.
+    root_certificates: Option<Vec<String>>,
     /// The timeout of each server that gives none, in milliseconds; 30,000 by default, 60,000 in the strict profile.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
@@ -88,6 +92,10 @@ struct Server {
     headers: Option<BTreeMap<String, Scalar>>,
     /// Where this server may be reached, beside `allowedHosts`.
     egress: Option<Vec<String>>,
+    /// The proxy that this server is reached through, instead of that of all; `none` for no proxy.
+    proxy: Option<Proxy>,
+    /// Absolute paths of files of root certificates, in PEM, that are trusted for this server as well.
+    root_certificates: Option<Vec<String>>,
     /// Its timeout for connecting, listing and a call without progress, in milliseconds.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
@@ -109,6 +117,25 @@ struct Server {
     disabled_tools: Option<Vec<String>>,
     /// Tools that always ask a person.
     disabled_auto_approve_tools: Option<Vec<String>>,
+}
+
+/// A proxy: `http://host:port`, `https://host:port`, `none`, or one with a login.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+enum Proxy {
+    Url(String),
+    Login(ProxyLogin),
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ProxyLogin {
+    /// `http://host:port` or `https://host:port`.
+    url: String,
+    /// Who the proxy is told that this is.
+    username: Option<String>,
+    /// The password of that user: a reference, such as `${env:PROXY_PASSWORD}`.
+    password: Option<String>,
 }
 
 /// A text; numbers and booleans are taken as they are written.
@@ -235,6 +262,11 @@ fn what_the_schema_has_the_reader_reads_and_the_other_way_round() {
             r#"{"mcp":{"servers":[{"name":"a","limits":{""#,
             r#"":1}}]}}"#,
         ),
+        (
+            "ProxyLogin",
+            r#"{"mcp":{"servers":[{"name":"a","proxy":{""#,
+            r#"":1}}]}}"#,
+        ),
     ] {
         for name in properties(of) {
             let document = Document::new("a.json", format!("{before}{name}{after}"));
@@ -259,6 +291,8 @@ fn what_the_schema_has_the_reader_reads_and_the_other_way_round() {
         "urls",
         "header",
         "egres",
+        "proxi",
+        "rootCertificate",
         "timeoutM",
         "longRuning",
         "protocols",
@@ -366,6 +400,18 @@ fn good_documents_fit_the_schema_and_bad_ones_do_not() {
         (
             r#"{"mcp":{"servers":[{"name":"a","url":"https://x","protocol":"2026-07-28","isolation":"per_session","limits":{"tools":8},"timeouts":{"callMs":5}}]}}"#,
             true,
+        ),
+        (
+            r#"{"mcp":{"proxy":"http://p.example:3128","rootCertificates":["/etc/ssl/corp.pem"],"allowedHosts":["http://p.example:3128","x.example"],"servers":[{"name":"a","url":"https://x.example","proxy":{"url":"https://x.example","username":"u","password":"${env:DOCS_TOKEN}"}}]}}"#,
+            true,
+        ),
+        (
+            r#"{"mcp":{"servers":[{"name":"a","url":"https://x","proxy":{"url":"http://x","user":"u"}}]}}"#,
+            false,
+        ),
+        (
+            r#"{"mcp":{"servers":[{"name":"a","url":"https://x","proxy":false}]}}"#,
+            false,
         ),
         (r#"{"mcp":{"servers":[{"name":"a","comand":"node"}]}}"#, false),
         (r#"{"mcp":{"servers":"a"}}"#, false),

@@ -2,10 +2,7 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -21,19 +18,16 @@ use rmcp::{
         StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
     },
 };
+use secrecy::{ExposeSecret, SecretString};
 use sse_stream::Sse;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{outstanding::Outstanding, stream::StreamOf};
+use super::{outstanding::Outstanding, standing::Standing, stream::StreamOf};
 
 /// How long after a connection could not be made it is tried once more.
 const SECOND_TRY: Duration = Duration::from_millis(250);
-
-/// The longest pause before a stream that keeps ending empty is opened again, and the first one.
-pub(super) const MOST_PAUSE: Duration = Duration::from_secs(30);
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -45,11 +39,12 @@ pub(super) const EVENT_STREAM: &str = "text/event-stream";
 pub(crate) struct GuardedHttp {
     pub(super) client: GuardedClient,
     pub(super) outstanding: Arc<Outstanding>,
-    /// How many streams in a row ended soon and without a message.
-    pub(super) barren: Arc<AtomicU32>,
+    pub(super) standing: Arc<Standing>,
     /// A session was set up: what sets up another one does so because that was lost.
     pub(super) initialized: Arc<AtomicBool>,
     pub(super) terms: HttpTerms,
+    /// Values that the server is given and may send back: they are never shown.
+    secrets: Arc<[SecretString]>,
 }
 
 /// What a connection over HTTP has to do with the hub around it.
@@ -67,20 +62,47 @@ pub(crate) struct HttpTerms {
     pub(crate) complaint: Complaint,
 }
 
-/// The last answer that was none, in words for people: the SDK keeps only the name of a failure.
+/// The last answer that was none, in words for people: the SDK keeps only the name of a failure. And how long the
+/// server asked to be left alone.
 #[derive(Clone, Default)]
-pub(crate) struct Complaint(Arc<Mutex<Option<String>>>);
+pub(crate) struct Complaint(Arc<Mutex<Said>>);
+
+#[derive(Default)]
+struct Said {
+    reason: Option<String>,
+    leave_alone: Option<(Instant, Duration)>,
+}
 
 impl Complaint {
     pub(crate) fn last(&self) -> Option<String> {
-        self.lock().clone()
+        self.lock().reason.clone()
+    }
+
+    /// What is left of the time for which the server asked to be left alone.
+    pub(crate) fn left_alone_for(&self) -> Option<Duration> {
+        let (since, wait) = self.lock().leave_alone?;
+        Some(wait.saturating_sub(since.elapsed())).filter(|left| !left.is_zero())
     }
 
     pub(super) fn say(&self, reason: &str) {
-        *self.lock() = Some(reason.to_owned());
+        self.lock().reason = Some(reason.to_owned());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+    pub(super) fn leave_alone(&self, wait: Duration) {
+        self.lock().leave_alone = Some((Instant::now(), wait));
+    }
+
+    /// A later answer was one: nothing of what was said before counts.
+    pub(super) fn withdraw(&self) {
+        *self.lock() = Said::default();
+    }
+
+    /// Another handshake is tried. What the server asked for stands.
+    pub(crate) fn begin(&self) {
+        self.lock().reason = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Said> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,14 +148,36 @@ fn egress(error: EgressError) -> Failure {
 }
 
 impl GuardedHttp {
-    pub(crate) fn new(client: GuardedClient, terms: HttpTerms) -> Self {
+    pub(crate) fn new(client: GuardedClient, terms: HttpTerms, secrets: Vec<SecretString>) -> Self {
         Self {
             client,
             outstanding: Arc::default(),
-            barren: Arc::default(),
+            standing: Arc::default(),
             initialized: Arc::default(),
             terms,
+            secrets: secrets.into(),
         }
+    }
+
+    /// Text of a server's for a message to a person: short, without the secrets that the server was given, and
+    /// without characters that a terminal obeys.
+    pub(super) fn shown(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in self.secrets.iter() {
+            // The value alone as well as with its scheme: `Bearer …`.
+            let whole = secret.expose_secret();
+            let bare = whole.rsplit(' ').next().unwrap_or(whole);
+            // A word or two of letters is no secret, and its letters stand everywhere.
+            for value in [whole, bare].into_iter().filter(|value| value.len() > 3) {
+                text = text.replace(value, "[redacted]");
+            }
+        }
+        let calm = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+        calm.take(200)
+            .collect::<String>()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// Answers a request of the server's own, where the SDK never sees it.
@@ -193,16 +237,6 @@ impl GuardedHttp {
             self.terms.closed.cancel();
         }
         answer
-    }
-
-    /// Before a stream is opened again that ended empty so many times: twice as long each time.
-    fn pause(&self) -> Option<Duration> {
-        let times = self.barren.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(
-            FIRST_PAUSE
-                .saturating_mul(2u32.saturating_pow(times))
-                .min(MOST_PAUSE),
-        )
     }
 }
 
@@ -300,9 +334,10 @@ impl StreamableHttpClient for GuardedHttp {
         let asked = last_event_id
             .as_deref()
             .and_then(|event| self.outstanding.broken_off_at(event));
-        if let Some(pause) = self.pause().filter(|_| asked.is_none()) {
-            tokio::time::sleep(pause).await;
+        if asked.is_none() {
+            tokio::time::sleep(self.standing.pause()).await;
         }
+        self.standing.peace().await;
         let back = Back {
             uri: Arc::clone(&uri),
             session: session_id.clone(),
@@ -322,7 +357,17 @@ impl StreamableHttpClient for GuardedHttp {
             })?;
             request.headers.insert(LAST_EVENT_ID, id);
         }
-        let answer = self.send(request).await.map_err(egress)?;
+        let had_session = request.headers.contains_key(SESSION_ID);
+        let answer = match self.send(request).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.terms.complaint.say(&error.chain());
+                if asked.is_none() {
+                    self.standing_failed();
+                }
+                return Err(egress(error));
+            }
+        };
         let status = answer.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
@@ -332,6 +377,15 @@ impl StreamableHttpClient for GuardedHttp {
         }
         if !status.is_success() {
             let retry_after = header_text(&answer, &header::RETRY_AFTER);
+            self.left_alone(&answer);
+            let session_is_over = status == StatusCode::NOT_FOUND && had_session;
+            if asked.is_none() && (status.is_server_error() || session_is_over) {
+                let stream = "where its stream of events was";
+                self.terms
+                    .complaint
+                    .say(&format!("the server answered with status {status} {stream}"));
+                self.standing_failed();
+            }
             return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
         }
         if !is_media_type(&answer, EVENT_STREAM) {
@@ -342,7 +396,10 @@ impl StreamableHttpClient for GuardedHttp {
         }
         let reading = match asked {
             Some(asked) => StreamOf::Resumed(asked),
-            None => StreamOf::Nobody,
+            None => {
+                self.standing.opened();
+                StreamOf::Nobody
+            }
         };
         Ok(self.events(answer, reading, max_sse_event_size, back))
     }

@@ -1,8 +1,8 @@
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use portcullis_config::{HttpSpec, Sources};
-use portcullis_egress::{EgressError, EgressRules, GuardedClient};
+use portcullis_config::{HttpSpec, ProxySpec, Sources};
+use portcullis_egress::{EgressError, EgressProxy, EgressRules, GuardedClient};
 use rmcp::{
     RoleClient,
     transport::{
@@ -10,7 +10,7 @@ use rmcp::{
         streamable_http_client::StreamableHttpClientTransportConfig,
     },
 };
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
 
 use super::client::{GuardedHttp, HttpTerms};
@@ -43,6 +43,8 @@ pub(crate) enum HttpError {
     Unresolved(#[from] UnresolvedField),
     #[error("headers.{name}: {why}")]
     Header { name: String, why: &'static str },
+    #[error("rootCertificates: `{}`: {why}", path.display())]
+    Roots { path: PathBuf, why: String },
     #[error(transparent)]
     Egress(#[from] EgressError),
 }
@@ -73,7 +75,38 @@ pub(super) fn http_client(
     sources: &dyn Sources,
     terms: HttpTerms,
 ) -> Result<GuardedHttp, HttpError> {
-    let mut headers = HeaderMap::new();
+    let (headers, secrets) = headers(spec, sources)?;
+    let mut rules = EgressRules::new(spec.egress.clone());
+    if let Some(hub) = &terms.hub {
+        rules = rules.within(hub.clone());
+    }
+    let mut client = GuardedClient::builder(rules)
+        .credentials(&spec.url, headers)
+        .log(terms.log.clone());
+    if let Some(proxy) = &spec.proxy {
+        client = client.proxy(egress_proxy(proxy, sources)?);
+    }
+    for path in &spec.root_certificates {
+        let refuse = |why: String| HttpError::Roots {
+            path: path.clone(),
+            why,
+        };
+        // Read here and now, so that a file that was renewed counts from the next connection on.
+        let pem = sources
+            .file(&path.to_string_lossy())
+            .ok_or_else(|| refuse("the file cannot be read".to_owned()))?;
+        client = client
+            .root_certificates(pem.as_bytes())
+            .map_err(|error| refuse(error.to_string()))?;
+    }
+    let client = client.build()?;
+    client.check(&Method::POST, &spec.url)?;
+    Ok(GuardedHttp::new(client, terms, secrets))
+}
+
+/// The configured headers, and the values that must not be shown.
+fn headers(spec: &HttpSpec, sources: &dyn Sources) -> Result<(HeaderMap, Vec<SecretString>), HttpError> {
+    let (mut headers, mut secrets) = (HeaderMap::new(), Vec::new());
     for (name, value) in &spec.headers {
         let field = format!("headers.{name}");
         let refuse = |why| HttpError::Header {
@@ -90,15 +123,20 @@ pub(super) fn http_client(
             .map_err(|_| refuse("its value has characters that no header may have, such as a newline"))?;
         value.set_sensitive(true);
         headers.insert(parsed, value);
+        secrets.push(secret);
     }
-    let mut rules = EgressRules::new(spec.egress.clone());
-    if let Some(hub) = &terms.hub {
-        rules = rules.within(hub.clone());
-    }
-    let client = GuardedClient::builder(rules)
-        .credentials(&spec.url, headers)
-        .log(terms.log.clone())
-        .build()?;
-    client.check(&Method::POST, &spec.url)?;
-    Ok(GuardedHttp::new(client, terms))
+    Ok((headers, secrets))
+}
+
+fn egress_proxy(spec: &ProxySpec, sources: &dyn Sources) -> Result<EgressProxy, HttpError> {
+    let proxy = EgressProxy::new(spec.url.clone());
+    let Some(username) = &spec.username else {
+        return Ok(proxy);
+    };
+    let username = resolve("proxy.username", username, sources)?;
+    let password = match &spec.password {
+        Some(password) => resolve("proxy.password", password, sources)?,
+        None => SecretString::default(),
+    };
+    Ok(proxy.login(username.expose_secret(), password.expose_secret()))
 }

@@ -14,12 +14,22 @@ use crate::{ticket::Ticket, transport::CallCap};
 /// is forgotten when so many others have come after it.
 const MOST: usize = 4_096;
 
+/// How many ids of requests that are over are remembered.
+const MOST_RETIRED: usize = 1_024;
+
 /// The requests that wait for a reply, on whichever stream it comes.
 #[derive(Default)]
 pub(crate) struct Outstanding {
-    waiting: Mutex<VecDeque<(RequestId, Waiting)>>,
+    requests: Mutex<Requests>,
     /// What the last listing says of headers.
     pub(crate) params: ParamCache,
+}
+
+#[derive(Default)]
+struct Requests {
+    waiting: VecDeque<(RequestId, Waiting)>,
+    /// Those that were answered, cancelled or given up. A reply to one of them is late, and says nothing of others.
+    retired: VecDeque<RequestId>,
 }
 
 /// What is known of a request that waits.
@@ -29,6 +39,8 @@ pub(crate) struct Waiting {
     pub(crate) raw_result: bool,
     /// It lists tools.
     pub(crate) lists_tools: bool,
+    /// It waits for as long as the connection stands.
+    pub(crate) subscribes: bool,
     /// The last event of the stream that answers it, where that has an id.
     pub(crate) last_event: Option<String>,
     /// What its caller is told through.
@@ -43,15 +55,20 @@ impl Outstanding {
                 let waiting = Waiting {
                     raw_result: is_raw(&request.request),
                     lists_tools: matches!(request.request, ClientRequest::ListToolsRequest(_)),
+                    subscribes: matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)),
                     last_event: None,
                     ticket: ticket(message).cloned(),
                 };
                 let mut all = self.lock();
-                all.retain(|(id, _)| *id != request.id);
-                if all.len() >= MOST {
-                    all.pop_front();
+                // A call that is sent again keeps its id.
+                all.retired.retain(|id| *id != request.id);
+                all.waiting.retain(|(id, _)| *id != request.id);
+                if all.waiting.len() >= MOST
+                    && let Some((id, _)) = all.waiting.pop_front()
+                {
+                    all.retire(id);
                 }
-                all.push_back((request.id.clone(), waiting));
+                all.waiting.push_back((request.id.clone(), waiting));
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
@@ -66,24 +83,40 @@ impl Outstanding {
 
     /// Takes the request that `id` answers. Some servers send a number's text back: `"7"` for `7`.
     pub(crate) fn claim(&self, id: &Id) -> Option<(RequestId, Waiting)> {
-        let exact = match id {
-            Id::Number(number) => RequestId::Number(*number),
-            Id::String(text) => RequestId::String(text.as_str().into()),
-        };
-        self.take(&exact)
+        self.take(&exact(id))
             .or_else(|| self.take(&RequestId::Number(id.as_number()?)))
+    }
+
+    /// Whether `id` is that of a request that is over.
+    pub(crate) fn is_retired(&self, id: &Id) -> bool {
+        let all = self.lock();
+        all.retired.contains(&exact(id))
+            || id
+                .as_number()
+                .is_some_and(|number| all.retired.contains(&RequestId::Number(number)))
+    }
+
+    /// Whether `asked` is the only request that waits, subscriptions aside: then it can be blamed for a reply that
+    /// names none.
+    pub(crate) fn is_alone(&self, asked: &RequestId) -> bool {
+        let all = self.lock();
+        let mut others = all.waiting.iter().filter(|(_, waiting)| !waiting.subscribes);
+        others.next().is_some_and(|(id, _)| id == asked) && others.next().is_none()
     }
 
     /// Takes a request by its own id.
     pub(crate) fn take(&self, id: &RequestId) -> Option<(RequestId, Waiting)> {
         let mut all = self.lock();
-        let at = all.iter().rposition(|(found, _)| found == id)?;
-        all.remove(at)
+        let at = all.waiting.iter().rposition(|(found, _)| found == id)?;
+        let taken = all.waiting.remove(at);
+        all.retire(id.clone());
+        taken
     }
 
     /// Looks at a request without taking it.
     pub(crate) fn waiting(&self, id: &RequestId) -> Option<Waiting> {
         self.lock()
+            .waiting
             .iter()
             .rfind(|(found, _)| found == id)
             .map(|(_, waiting)| waiting.clone())
@@ -92,7 +125,7 @@ impl Outstanding {
     /// The stream that answers a request came to this event.
     pub(crate) fn at_event(&self, asked: &RequestId, event: &str) {
         let mut all = self.lock();
-        if let Some((_, waiting)) = all.iter_mut().rfind(|(found, _)| found == asked) {
+        if let Some((_, waiting)) = all.waiting.iter_mut().rfind(|(found, _)| found == asked) {
             waiting.last_event = Some(event.to_owned());
         }
     }
@@ -100,18 +133,34 @@ impl Outstanding {
     /// The request whose stream broke off after this event.
     pub(crate) fn broken_off_at(&self, event: &str) -> Option<RequestId> {
         let all = self.lock();
-        let mut all = all.iter();
+        let mut all = all.waiting.iter();
         all.rfind(|(_, waiting)| waiting.last_event.as_deref() == Some(event))
             .map(|(id, _)| id.clone())
     }
 
     pub(crate) fn forget(&self, id: &RequestId) {
-        self.lock().retain(|(found, _)| found != id);
+        self.take(id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(RequestId, Waiting)>> {
-        // No code panics while it holds the lock, and the queue is valid at every step.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        // No code panics while it holds the lock, and the queues are valid at every step.
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Requests {
+    fn retire(&mut self, id: RequestId) {
+        if self.retired.len() >= MOST_RETIRED {
+            self.retired.pop_front();
+        }
+        self.retired.push_back(id);
+    }
+}
+
+fn exact(id: &Id) -> RequestId {
+    match id {
+        Id::Number(number) => RequestId::Number(*number),
+        Id::String(text) => RequestId::String(text.as_str().into()),
     }
 }
 
@@ -146,7 +195,10 @@ fn is_raw(request: &ClientRequest) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::{ListToolsRequest, PingRequest};
+    use rmcp::model::{
+        ListToolsRequest, PingRequest, SubscriptionFilter, SubscriptionsListenRequest,
+        SubscriptionsListenRequestParams,
+    };
 
     use super::*;
 
@@ -176,8 +228,36 @@ mod tests {
         for id in 0..5_000 {
             note(&all, ClientRequest::PingRequest(PingRequest::default()), id);
         }
-        assert_eq!(all.lock().len(), MOST);
+        assert_eq!(all.lock().waiting.len(), MOST);
+        assert!(all.is_retired(&Id::Number(0)) && all.lock().retired.len() <= MOST_RETIRED);
         assert!(all.claim(&Id::Number(4_999)).is_some());
         assert!(all.claim(&Id::Number(0)).is_none());
+    }
+
+    #[test]
+    fn what_is_over_is_known_as_such_and_one_that_waits_alone_as_that() {
+        let all = Outstanding::default();
+        for id in 1..=2 {
+            note(&all, ClientRequest::PingRequest(PingRequest::default()), id);
+        }
+        assert!(!all.is_alone(&RequestId::Number(1)));
+        all.forget(&RequestId::Number(1));
+        assert!(all.is_alone(&RequestId::Number(2)) && !all.is_alone(&RequestId::Number(1)));
+        for (id, retired) in [
+            (Id::Number(1), true),
+            (Id::String("1".into()), true),
+            (Id::Number(2), false),
+            (Id::Number(9), false),
+        ] {
+            assert_eq!(all.is_retired(&id), retired, "{id}");
+        }
+        // A subscription waits for ever, and is no call.
+        let listen =
+            SubscriptionsListenRequest::new(SubscriptionsListenRequestParams::new(SubscriptionFilter::new()));
+        note(&all, ClientRequest::SubscriptionsListenRequest(listen), 3);
+        assert!(all.is_alone(&RequestId::Number(2)));
+        // Sent once more, it waits again.
+        note(&all, ClientRequest::PingRequest(PingRequest::default()), 1);
+        assert!(!all.is_retired(&Id::Number(1)));
     }
 }

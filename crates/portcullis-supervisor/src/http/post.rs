@@ -2,7 +2,7 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -26,7 +26,8 @@ use super::{
     },
     events::EventParser,
     outstanding::{cap, ticket},
-    reply::{Translated, fail, frames, translate},
+    reply::{Stray, Translated, frames, translate},
+    retry_after::retry_after,
     stream::{StreamOf, event_of},
 };
 use crate::{
@@ -73,6 +74,9 @@ impl GuardedHttp {
         if matches!(message, JsonRpcMessage::Request(_)) {
             request.first_byte = Some(cap(message).unwrap_or(self.terms.patience));
         }
+        if is_listen(message) {
+            self.standing.peace().await;
+        }
         let ticket = ticket(message);
         if ticket.is_some_and(|ticket| !ticket.begin()) {
             return Err(StreamableHttpError::UnexpectedServerResponse(Cow::from(
@@ -85,6 +89,9 @@ impl GuardedHttp {
             Err(error) => {
                 let error = GuardedError(error);
                 self.terms.complaint.say(&error.to_string());
+                if is_listen(message) {
+                    self.standing_failed();
+                }
                 if let Some(ticket) = ticket {
                     settle(
                         ticket,
@@ -119,14 +126,19 @@ impl GuardedHttp {
             ticket.sent();
         }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            self.answered();
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if !status.is_success() {
             return self.refused(answer, message, had_session, back).await;
         }
+        self.answered();
         let session = header_text(&answer, &SESSION_ID);
         let asked = request_id(message);
         if is_media_type(&answer, EVENT_STREAM) {
+            if is_listen(message) {
+                self.standing.opened();
+            }
             let reading = match asked {
                 // A subscription is silent for as long as nothing changes.
                 Some(asked) if is_listen(message) => StreamOf::Request(asked.clone(), None),
@@ -149,7 +161,7 @@ impl GuardedHttp {
             let kind = content_type.unwrap_or_else(|| "none".to_owned());
             let reason = format!(
                 "the answer is of the type `{}`, not json or an event stream",
-                shown(&kind)
+                self.shown(&kind)
             );
             return Err(self.unusable(message, reason));
         }
@@ -162,18 +174,21 @@ impl GuardedHttp {
 
     /// A JSON body. It is one message as a rule, but a batch or noise beside the message is no reason to fail.
     fn json(&self, body: &[u8], asked: &RequestId, session: Option<String>) -> StreamableHttpPostResponse {
-        let messages = frames(body)
-            .into_iter()
-            .filter_map(|frame| translate(frame, &self.outstanding, Some(asked)))
-            .filter_map(Translated::up);
-        let mut messages: Vec<_> = messages.collect();
-        // The request is still waiting only if none of that was its reply.
-        messages.extend(fail(
-            &self.outstanding,
-            None,
-            Some(asked),
-            "the answer holds no reply to the request",
-        ));
+        let (mut messages, mut stray) = (Vec::new(), None);
+        for frame in frames(body) {
+            match translate(frame, &self.outstanding) {
+                Some(Translated::Up(message)) => messages.push(message),
+                Some(Translated::Stray(reply)) => {
+                    stray.get_or_insert(reply);
+                }
+                Some(Translated::Back(_)) | None => {}
+            }
+        }
+        // The request is still waiting only if none of that was its reply; then what came for nobody was.
+        if let Some(waiting) = self.outstanding.take(asked) {
+            let reply = stray.unwrap_or_else(|| Stray::unusable("the answer holds no reply to the request"));
+            messages.push(reply.blame(waiting));
+        }
         if let [_] = messages.as_slice()
             && let Some(message) = messages.pop()
         {
@@ -197,14 +212,15 @@ impl GuardedHttp {
             let challenge = header_text(&answer, &header::WWW_AUTHENTICATE).unwrap_or_default();
             let reason = format!(
                 "the server answered with status {status} (`{}`)",
-                shown(&challenge)
+                self.shown(&challenge)
             );
             self.terms.complaint.say(&format!("login needed: {reason}"));
             self.tell(message, WireFault::LoginNeeded(reason));
             self.forget(message);
             return Err(failure);
         }
-        let retry_after = header_text(&answer, &header::RETRY_AFTER);
+        let asks = header_text(&answer, &header::RETRY_AFTER);
+        let retry_after = self.left_alone(&answer);
         let auth = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let json = is_media_type(&answer, JSON) && !auth && status != StatusCode::TOO_MANY_REQUESTS;
         let body = if json {
@@ -218,7 +234,7 @@ impl GuardedHttp {
         if let Some(message) = reported {
             return Ok(StreamableHttpPostResponse::Json(message, session));
         }
-        let excerpt = shown(&String::from_utf8_lossy(&body));
+        let excerpt = self.shown(&String::from_utf8_lossy(&body));
         let colon = if excerpt.is_empty() { "" } else { ": " };
         let reason = format!("the server answered with status {status}{colon}{excerpt}");
         if let Some(asked) = asked
@@ -239,11 +255,18 @@ impl GuardedHttp {
             true => OLD_TRANSPORT.to_owned(),
             false => reason,
         };
+        let reason = match (&asks, is_overloaded(status)) {
+            (Some(asks), true) => format!("{reason}; it asks to be tried again after `{}`", self.shown(asks)),
+            _ => reason,
+        };
         self.terms.complaint.say(&reason);
-        self.tell(message, fault_of(status, &reason, retry_after.as_deref()));
+        if is_listen(message) && status.is_server_error() {
+            self.standing_failed();
+        }
+        self.tell(message, fault_of(status, reason.clone(), retry_after));
         self.forget(message);
-        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-            return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
+        if is_overloaded(status) || status.is_server_error() {
+            return Err(HttpStatusError::new(status.as_u16(), asks).into());
         }
         Err(StreamableHttpError::UnexpectedServerResponse(Cow::from(reason)))
     }
@@ -310,8 +333,41 @@ impl GuardedHttp {
             .into_iter()
             .filter(|frame| matches!(frame, Frame::Error { .. }));
         errors
-            .filter_map(|frame| translate(frame, &self.outstanding, asked))
-            .find_map(Translated::up)
+            .filter_map(|frame| translate(frame, &self.outstanding))
+            .find_map(|translated| match translated {
+                Translated::Up(message) => Some(message),
+                Translated::Stray(stray) => Some(stray.blame(self.outstanding.take(asked?)?)),
+                Translated::Back(_) => None,
+            })
+    }
+
+    /// Notes how long the server asks to be left alone, where it turns requests away.
+    pub(super) fn left_alone(&self, answer: &GuardedResponse) -> Option<Duration> {
+        if !is_overloaded(answer.status()) {
+            return None;
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a date of the server's is compared with the time of day"
+        )]
+        let wait = retry_after(answer.headers(), SystemTime::now())?;
+        self.terms.complaint.leave_alone(wait);
+        self.standing.leave_alone(wait);
+        Some(wait)
+    }
+
+    /// The server carried a request out: what it said before is over.
+    pub(super) fn answered(&self) {
+        self.terms.complaint.withdraw();
+        self.standing.answered();
+    }
+
+    /// A stream that stood before cannot be opened. After some such tries the connection is given up, so that it is
+    /// known before the next call.
+    pub(super) fn standing_failed(&self) {
+        if self.standing.failed() {
+            self.terms.closed.cancel();
+        }
     }
 
     fn forget(&self, message: &ClientJsonRpcMessage) {
@@ -343,20 +399,20 @@ impl GuardedHttp {
 }
 
 /// What a call is told of an error status.
-fn fault_of(status: StatusCode, reason: &str, retry_after: Option<&str>) -> WireFault {
+fn fault_of(status: StatusCode, reason: String, retry_after: Option<Duration>) -> WireFault {
     match status {
         // With a challenge, a 403 wants a login as well; it is told apart before.
-        StatusCode::UNAUTHORIZED => WireFault::LoginNeeded(reason.to_owned()),
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            // RFC 9110, section 10.2.3: seconds, or a date, which is left to the reader.
-            let after = retry_after
-                .and_then(|text| text.trim().parse().ok())
-                .map(Duration::from_secs);
-            let when = retry_after.map(|text| format!("; it asks to be tried again after `{}`", shown(text)));
-            WireFault::Overloaded(format!("{reason}{}", when.unwrap_or_default()), after)
-        }
-        _ => WireFault::Unusable(reason.to_owned()),
+        StatusCode::UNAUTHORIZED => WireFault::LoginNeeded(reason),
+        status if is_overloaded(status) => WireFault::Overloaded(reason, retry_after),
+        _ => WireFault::Unusable(reason),
     }
+}
+
+fn is_overloaded(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+    )
 }
 
 fn settle(ticket: &Ticket, sent: bool, fault: Option<WireFault>) {
@@ -387,14 +443,4 @@ fn is_listen(message: &ClientJsonRpcMessage) -> bool {
 
 fn is_discover(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)))
-}
-
-/// Text of a server's for a message to a person: short, and without characters that a terminal obeys.
-fn shown(text: &str) -> String {
-    let calm = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    calm.take(200)
-        .collect::<String>()
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
 }

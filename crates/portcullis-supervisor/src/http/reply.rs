@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use portcullis_wire::{Decoder, Frame, Id, Limits};
 use rmcp::model::{
     ClientJsonRpcMessage, CustomResult, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult,
@@ -38,56 +40,53 @@ fn on_one_line(data: &[u8]) -> Vec<u8> {
 }
 
 /// A frame as the message that the SDK is to see, or as the answer to it; `None` where there is nothing to see.
-///
-/// `asked` is the request that the frame came in answer to, where that is known: a reply that names no request, or
-/// one that nobody waits for, can only be its.
-pub(crate) fn translate(
-    frame: Frame,
-    outstanding: &Outstanding,
-    asked: Option<&RequestId>,
-) -> Option<Translated> {
-    let up = match frame {
+pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Translated> {
+    match frame {
         Frame::Response { id, result } => match outstanding.claim(&id) {
             Some((id, waiting)) => {
                 if waiting.lists_tools {
                     outstanding.params.note(&result);
                 }
-                Some(result_message(id, &waiting, result))
+                Some(Translated::Up(result_message(id, &waiting, result)))
             }
             None => {
                 let reason = format!("the reply is for the id `{id}`, which no request has");
-                fail(outstanding, None, asked, &reason)
+                stray(outstanding, Some(&id), Stray::unusable(reason))
             }
         },
         Frame::Error { id, error } => {
-            let claimed = match id {
-                Some(id) => outstanding.claim(&id),
-                None => None,
-            };
-            let (id, _) = claimed.or_else(|| outstanding.take(asked?))?;
             let data = error.data.and_then(|data| serde_json::from_str(&data).ok());
             let code = i32::try_from(error.code).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
-            Some(ServerJsonRpcMessage::error(
-                ErrorData::new(ErrorCode(code), error.message, data),
-                Some(id),
-            ))
+            let error = ErrorData::new(ErrorCode(code), error.message, data);
+            match id.as_ref().and_then(|id| outstanding.claim(id)) {
+                Some((id, _)) => Some(Translated::Up(ServerJsonRpcMessage::error(error, Some(id)))),
+                None => stray(
+                    outstanding,
+                    id.as_ref(),
+                    Stray {
+                        error,
+                        unusable: false,
+                    },
+                ),
+            }
         }
         Frame::Unusable { id, reason } => {
-            let claimed = id.and_then(|id| outstanding.claim(&id));
-            fail(outstanding, claimed, asked, &reason.to_string())
+            let stray_reply = Stray::unusable(reason.to_string());
+            match id.as_ref().and_then(|id| outstanding.claim(id)) {
+                Some(claimed) => Some(Translated::Up(stray_reply.blame(claimed))),
+                None => stray(outstanding, id.as_ref(), stray_reply),
+            }
         }
-        Frame::Overlong { limit } => fail(
-            outstanding,
-            None,
-            asked,
-            &format!("the reply is longer than {limit} bytes"),
-        ),
-        Frame::Request { id, method, message } => match serde_json::from_str(&message) {
-            Ok(message) => Some(message),
-            Err(error) => return Some(Translated::Back(refusal(id, &method, &error))),
-        },
+        Frame::Overlong { limit } => {
+            let reason = format!("the reply is longer than {limit} bytes");
+            stray(outstanding, None, Stray::unusable(reason))
+        }
+        Frame::Request { id, method, message } => Some(match serde_json::from_str(&message) {
+            Ok(message) => Translated::Up(message),
+            Err(error) => Translated::Back(refusal(id, &method, &error)),
+        }),
         Frame::Notification { method, message } => match serde_json::from_str(&message) {
-            Ok(message) => Some(message),
+            Ok(message) => Some(Translated::Up(message)),
             Err(error) => {
                 tracing::debug!(%method, %error, "dropped a notification that does not parse");
                 None
@@ -97,8 +96,7 @@ pub(crate) fn translate(
             tracing::debug!(%text, "dropped data that are not JSON-RPC");
             None
         }
-    };
-    up.map(Translated::Up)
+    }
 }
 
 /// What becomes of a frame.
@@ -107,16 +105,42 @@ pub(crate) enum Translated {
     Up(ServerJsonRpcMessage),
     /// The server is to be told this.
     Back(ClientJsonRpcMessage),
+    /// It is a reply to nobody who waits. Whom it may be blamed on is for the reader of the stream to say: on the
+    /// request that the stream answers, once no reply of its own can come, or at once where no other request waits.
+    Stray(Stray),
 }
 
-impl Translated {
-    /// What the SDK is to see.
-    pub(crate) fn up(self) -> Option<ServerJsonRpcMessage> {
-        match self {
-            Self::Up(message) => Some(message),
-            Self::Back(_) => None,
+/// A reply that names no request that waits, and none that is over.
+pub(crate) struct Stray {
+    error: ErrorData,
+    /// It is the reply that is wrong; otherwise it is the server's error, and only its id is.
+    unusable: bool,
+}
+
+impl Stray {
+    pub(crate) fn unusable(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            error: ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None),
+            unusable: true,
         }
     }
+
+    /// The end of a request whose reply this must have been.
+    pub(crate) fn blame(self, (id, waiting): (RequestId, Waiting)) -> ServerJsonRpcMessage {
+        if let (Some(ticket), true) = (waiting.ticket, self.unusable) {
+            ticket.fail(WireFault::Unusable(self.error.message.to_string()));
+        }
+        ServerJsonRpcMessage::error(self.error, Some(id))
+    }
+}
+
+/// A reply that nobody waits for: a late one is dropped, and any other kept for whoever knows more.
+fn stray(outstanding: &Outstanding, id: Option<&Id>, reply: Stray) -> Option<Translated> {
+    if id.is_some_and(|id| outstanding.is_retired(id)) {
+        tracing::debug!(reason = %reply.error.message, "dropped a reply to a request that is over");
+        return None;
+    }
+    Some(Translated::Stray(reply))
 }
 
 /// The answer to a request of the server's that the SDK's types cannot hold.
@@ -132,24 +156,6 @@ fn refusal(id: Id, method: &str, error: &serde_json::Error) -> ClientJsonRpcMess
         None,
     );
     ClientJsonRpcMessage::error(error, Some(id))
-}
-
-/// Ends a request with an error that says what was wrong with its reply.
-pub(crate) fn fail(
-    outstanding: &Outstanding,
-    claimed: Option<(RequestId, Waiting)>,
-    asked: Option<&RequestId>,
-    reason: &str,
-) -> Option<ServerJsonRpcMessage> {
-    let Some((id, waiting)) = claimed.or_else(|| outstanding.take(asked?)) else {
-        tracing::debug!(%reason, "dropped a reply that nobody waits for");
-        return None;
-    };
-    if let Some(ticket) = waiting.ticket {
-        ticket.fail(WireFault::Unusable(reason.to_owned()));
-    }
-    let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, reason.to_owned(), None);
-    Some(ServerJsonRpcMessage::error(error, Some(id)))
 }
 
 fn result_message(id: RequestId, waiting: &Waiting, result: Box<str>) -> ServerJsonRpcMessage {

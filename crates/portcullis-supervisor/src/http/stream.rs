@@ -1,4 +1,4 @@
-use std::{sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
@@ -11,9 +11,9 @@ use sse_stream::Sse;
 use tokio::time::Instant;
 
 use super::{
-    client::{Back, GuardedError, GuardedHttp, MOST_PAUSE},
+    client::{Back, GuardedError, GuardedHttp},
     events::{Event, EventParser},
-    reply::{Translated, fail, frames, translate},
+    reply::{Stray, Translated, frames, translate},
 };
 use crate::ticket::WireFault;
 
@@ -43,10 +43,11 @@ impl GuardedHttp {
             asked,
             back,
             ready: Vec::new(),
+            stray: None,
             resumable,
             any: false,
             opened: Instant::now(),
-            over: false,
+            phase: Phase::Open,
         };
         futures::stream::unfold(stream, |mut stream| async move {
             let next = stream.next().await?;
@@ -75,13 +76,22 @@ struct Events {
     back: Back,
     /// Events to give before the next is read, the last one first.
     ready: Vec<Sse>,
+    /// The first reply that came for nobody, while others than `asked` waited as well.
+    stray: Option<Stray>,
     /// An event had an id: the SDK goes on after it, on another stream.
     resumable: bool,
     /// A message came.
     any: bool,
     opened: Instant,
     standing: bool,
-    over: bool,
+    phase: Phase,
+}
+
+enum Phase {
+    Open,
+    /// Nothing more comes; with the error, where there was one.
+    Ending(Option<String>),
+    Over,
 }
 
 impl Events {
@@ -99,32 +109,40 @@ impl Events {
                 self.ready.reverse();
                 continue;
             }
-            if self.over {
-                return None;
-            }
-            match self.body.next().await {
-                Some(Ok(chunk)) => {
-                    if self.parser.feed(&chunk).is_err() {
-                        self.over = true;
-                        let reason = "the server sent an event that is larger than allowed";
-                        let failed = fail(&self.client.outstanding, None, self.asked.as_ref(), reason);
-                        match failed.as_ref().and_then(event_of) {
-                            Some(event) => self.ready.push(event),
-                            None => return Some(Err(SseError::Body(reason.into()))),
-                        }
+            match &self.phase {
+                Phase::Open => self.read().await,
+                Phase::Ending(_) => {
+                    let Phase::Ending(error) = std::mem::replace(&mut self.phase, Phase::Over) else {
+                        return None;
+                    };
+                    let reason = error
+                        .as_deref()
+                        .unwrap_or("the server ended the stream before its reply");
+                    match self.ended(reason) {
+                        Some(blamed) => self.ready.push(blamed),
+                        None => return error.map(|error| Err(SseError::Body(error.into()))),
                     }
                 }
-                Some(Err(error)) => {
-                    self.over = true;
-                    let error = GuardedError(error);
-                    self.ended(&error.to_string());
-                    return Some(Err(SseError::Body(error.into())));
+                Phase::Over => return None,
+            }
+        }
+    }
+
+    async fn read(&mut self) {
+        match self.body.next().await {
+            Some(Ok(chunk)) => {
+                if self.parser.feed(&chunk).is_err() {
+                    let reason = "the server sent an event that is larger than allowed";
+                    // Whatever else came for nobody, this is what ends the stream.
+                    self.stray = Some(Stray::unusable(reason));
+                    self.resumable = false;
+                    self.phase = Phase::Ending(Some(reason.to_owned()));
                 }
-                None => {
-                    self.over = true;
-                    self.parser.finish();
-                    self.ended("the server ended the stream before its reply");
-                }
+            }
+            Some(Err(error)) => self.phase = Phase::Ending(Some(GuardedError(error).to_string())),
+            None => {
+                self.parser.finish();
+                self.phase = Phase::Ending(None);
             }
         }
     }
@@ -136,9 +154,10 @@ impl Events {
             && matches!(event.event.as_deref(), None | Some("" | "message"))
         {
             for frame in frames(data) {
-                match translate(frame, &self.client.outstanding, self.asked.as_ref()) {
+                match translate(frame, &self.client.outstanding) {
                     Some(Translated::Up(message)) => rewritten.extend(event_of(&message)),
                     Some(Translated::Back(answer)) => self.client.answer_back(self.back.clone(), answer),
+                    Some(Translated::Stray(stray)) => rewritten.extend(self.stray(stray)),
                     None => {}
                 }
             }
@@ -154,26 +173,35 @@ impl Events {
         rewritten
     }
 
+    /// A reply for nobody who waits. It is that of the request which this stream answers, if no other waits; where
+    /// others do, their reply may have gone astray, and this stream's own may yet come.
+    fn stray(&mut self, stray: Stray) -> Option<Sse> {
+        let asked = self.asked.as_ref()?;
+        let outstanding = &self.client.outstanding;
+        if !outstanding.is_alone(asked) {
+            self.stray.get_or_insert(stray);
+            return None;
+        }
+        event_of(&stray.blame(outstanding.take(asked)?))
+    }
+
     /// Tells a call that waits on this stream why nothing more will come; not where the SDK may yet go on.
-    fn ended(&self, reason: &str) {
+    fn ended(&mut self, reason: &str) -> Option<Sse> {
         if self.standing {
-            // One that lived long was of use, though nothing happened on it.
-            if self.any || self.opened.elapsed() >= MOST_PAUSE {
-                self.client.barren.store(0, Ordering::Relaxed);
-            } else {
-                self.client.barren.fetch_add(1, Ordering::Relaxed);
-            }
+            self.client.standing.ended(self.any, self.opened.elapsed());
         }
         if self.resumable {
-            return;
+            return None;
         }
-        let waiting = self
-            .asked
-            .as_ref()
-            .and_then(|id| self.client.outstanding.waiting(id));
-        if let Some(ticket) = waiting.and_then(|waiting| waiting.ticket) {
+        let outstanding = &self.client.outstanding;
+        let asked = self.asked.as_ref()?;
+        if let Some(stray) = self.stray.take() {
+            return event_of(&stray.blame(outstanding.take(asked)?));
+        }
+        if let Some(ticket) = outstanding.waiting(asked).and_then(|waiting| waiting.ticket) {
             ticket.fail(WireFault::Closed(reason.to_owned()));
         }
+        None
     }
 }
 

@@ -33,6 +33,10 @@ use crate::{
     transport::RawArguments,
 };
 
+mod absent;
+mod proxied;
+mod strays;
+mod streams;
 mod supervised;
 
 /// A server that answers each request with what `answer` says of it, and closes.
@@ -113,6 +117,8 @@ fn spec(address: SocketAddr) -> HttpSpec {
         url,
         headers: BTreeMap::new(),
         egress: vec![format!("http://{address}").parse().unwrap()],
+        proxy: None,
+        root_certificates: Vec::new(),
     }
 }
 
@@ -423,7 +429,7 @@ async fn a_status_is_told_for_what_it_is() {
         (
             reply("503 Away", "retry-after: Fri, 31 Dec 1999 23:59:59 GMT", b""),
             "HttpStatus",
-            "overloaded for None: the server answered with status 503 Service Unavailable; it asks to be tried again \
+            "overloaded for Some(0ns): the server answered with status 503 Service Unavailable; it asks to be tried again \
              after `Fri,",
         ),
         (

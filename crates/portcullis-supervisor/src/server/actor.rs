@@ -17,6 +17,7 @@ use super::message::ServerMessage;
 use crate::{
     connect::{EraMemory, Established, Surroundings, connect},
     events::SupervisorEvent,
+    http::Complaint,
     tools::{ToolList, list_tools},
     upstream::{Ready, Slot, Upstream},
 };
@@ -238,16 +239,20 @@ impl ServerState {
         // Tracked like the children: an attempt that is given up may just have started one.
         let attempts = around.children.clone();
         self.link.spawn(attempts.track_future(async move {
-            let message = match connect(&upstream, generation, era, &around).await {
+            let complaint = Complaint::default();
+            let message = match connect(&upstream, generation, era, &around, &complaint).await {
                 Ok(established) => ServerMessage::Established {
                     generation,
                     established: Box::new(established),
                 },
-                Err((error, memory)) => ServerMessage::ConnectFailed {
-                    generation,
-                    memory,
-                    reason: error.to_string(),
-                },
+                Err((error, memory)) => {
+                    leave_alone(&actor, generation, &complaint);
+                    ServerMessage::ConnectFailed {
+                        generation,
+                        memory,
+                        reason: error.to_string(),
+                    }
+                }
             };
             let _ = actor.send_message(message);
         }));
@@ -276,8 +281,9 @@ impl ServerState {
     /// Watches over a connection: its end, and its tools.
     fn watch(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, established: &Established) {
         let closed = established.connection.closed.clone();
-        let (stderr, ended) = (
+        let (stderr, complaint, ended) = (
             established.stderr.clone(),
+            established.complaint.clone(),
             established.process.as_ref().map(|process| process.watch()),
         );
         let actor = myself.clone();
@@ -298,6 +304,10 @@ impl ServerState {
             if let Some(line) = stderr.last_line() {
                 reason.push_str(&format!("; it wrote `{line}`"));
             }
+            if let Some(heard) = complaint.last() {
+                reason.push_str(&format!(": {heard}"));
+            }
+            leave_alone(&actor, generation, &complaint);
             let _ = actor.send_message(ServerMessage::Event(Event::Lost { generation, reason }));
         });
         let (changed, actor) = (Arc::clone(&established.tools_changed), myself.clone());
@@ -456,6 +466,14 @@ impl ServerState {
             }
         };
         self.relist(myself, generation, |relist, now| relist.listed(now, well, ttl));
+    }
+}
+
+/// Tells the machine how long the server asked to be left alone, where it did.
+fn leave_alone(actor: &ActorRef<ServerMessage>, generation: u64, complaint: &Complaint) {
+    if let Some(wait) = complaint.left_alone_for() {
+        let event = Event::LeaveAlone { generation, wait };
+        let _ = actor.send_message(ServerMessage::Event(event));
     }
 }
 

@@ -15,19 +15,23 @@ use tokio::{
 use super::*;
 use crate::{CallFault, Supervisor, SupervisorEvent, SupervisorOptions, Upstream};
 
-const WAIT: Duration = Duration::from_secs(10);
+pub(super) const WAIT: Duration = Duration::from_secs(10);
 
-struct Hub {
-    supervisor: Supervisor,
-    events: mpsc::UnboundedReceiver<SupervisorEvent>,
+pub(super) struct Hub {
+    pub(super) supervisor: Supervisor,
+    pub(super) events: mpsc::UnboundedReceiver<SupervisorEvent>,
 }
 
 impl Hub {
-    async fn new(http: HttpSpec, protocol: Protocol) -> Self {
-        Self::within(http, protocol, None).await
+    pub(super) async fn new(http: HttpSpec, protocol: Protocol) -> Self {
+        Self::with(http, protocol, |_| {}).await
     }
 
-    async fn within(http: HttpSpec, protocol: Protocol, hub: Option<EgressRules>) -> Self {
+    pub(super) async fn with(
+        http: HttpSpec,
+        protocol: Protocol,
+        change: impl FnOnce(&mut SupervisorOptions),
+    ) -> Self {
         let spec = ServerSpec {
             id: "s".parse().unwrap(),
             display_name: "s".to_owned(),
@@ -46,7 +50,7 @@ impl Hub {
         let (tell, events) = mpsc::unbounded_channel();
         let mut options = SupervisorOptions::new(Arc::new(Nothing));
         options.lifecycle.base = Duration::from_millis(20);
-        options.egress = hub;
+        change(&mut options);
         let supervisor = Supervisor::start(vec![spec], options, tell).await.unwrap();
         Self { supervisor, events }
     }
@@ -56,7 +60,7 @@ impl Hub {
     }
 
     /// The first event from now on of which `find` says something.
-    async fn event<T>(&mut self, find: impl Fn(&SupervisorEvent) -> Option<T>) -> T {
+    pub(super) async fn event<T>(&mut self, find: impl Fn(&SupervisorEvent) -> Option<T>) -> T {
         let next = async {
             loop {
                 if let Some(found) = find(&self.events.recv().await.unwrap()) {
@@ -68,7 +72,7 @@ impl Hub {
     }
 
     /// Waits for a state, and gives its reason.
-    async fn state(&mut self, wanted: &str) -> String {
+    pub(super) async fn state(&mut self, wanted: &str) -> String {
         self.event(|event| match event {
             SupervisorEvent::State { to, reason, .. } if *to == wanted => Some(reason.clone()),
             _ => None,
@@ -76,7 +80,7 @@ impl Hub {
         .await
     }
 
-    async fn call(&self, arguments: &str) -> Result<String, CallFault> {
+    pub(super) async fn call(&self, arguments: &str) -> Result<String, CallFault> {
         let upstream = self.upstream();
         let ready = upstream.ready(Instant::now() + WAIT, 0).await?;
         ready.call("t", arguments.into(), upstream.timeouts()).await
@@ -85,20 +89,20 @@ impl Hub {
 
 /// A server of the older era with sessions, which it may lose.
 #[derive(Default)]
-struct Site {
+pub(super) struct Site {
     sessions: Mutex<BTreeSet<String>>,
-    begun: AtomicUsize,
+    pub(super) begun: AtomicUsize,
     /// Calls that it carried out, and calls that it turned away.
     executed: AtomicUsize,
     turned_away: AtomicUsize,
     /// It forgets each session as soon as it has begun it.
     forgetful: AtomicBool,
     /// It begins no more sessions.
-    shut: AtomicBool,
+    pub(super) shut: AtomicBool,
 }
 
 impl Site {
-    fn answer(&self, request: &str) -> Vec<u8> {
+    pub(super) fn answer(&self, request: &str) -> Vec<u8> {
         let session = header_of(request, "mcp-session-id");
         if request.contains(r#""method":"initialize""#) {
             if self.shut.load(Ordering::SeqCst) {
@@ -127,12 +131,12 @@ impl Site {
         self::legacy(request)
     }
 
-    fn lose_sessions(&self) {
+    pub(super) fn lose_sessions(&self) {
         self.sessions.lock().unwrap().clear();
     }
 }
 
-fn header_of<'a>(request: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn header_of<'a>(request: &'a str, name: &str) -> Option<&'a str> {
     let head = request.split_once("\r\n\r\n")?.0;
     head.lines().find_map(|line| {
         let (found, value) = line.split_once(": ")?;
@@ -140,12 +144,12 @@ fn header_of<'a>(request: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-fn id_of(request: &str) -> Value {
+pub(super) fn id_of(request: &str) -> Value {
     let body = request.split_once("\r\n\r\n").unwrap().1;
     serde_json::from_str::<Value>(body).unwrap()["id"].clone()
 }
 
-fn initialized(request: &str) -> String {
+pub(super) fn initialized(request: &str) -> String {
     let id = id_of(request);
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
@@ -219,6 +223,13 @@ async fn a_server_that_went_away_leaves_ready_and_comes_back() {
     let address = server.address;
     let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
     hub.state("ready").await;
+    // The stream that the SDK asks for beside all calls must not be what finds it gone.
+    let asked = async {
+        while !server.seen().iter().any(|seen| seen.starts_with("GET")) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(WAIT, asked).await.unwrap();
     server.stop().await;
     let fault = hub.call("{}").await.unwrap_err();
     assert!(
@@ -297,7 +308,8 @@ async fn connections_are_told_with_their_rule_and_address() {
 async fn what_the_hub_does_not_allow_is_refused_whatever_the_server_has() {
     let (_, server) = site().await;
     let rules = EgressRules::new(vec!["*.example.com".parse().unwrap()]);
-    let mut hub = Hub::within(server.spec(), Protocol::Initialize, Some(rules)).await;
+    let within = |options: &mut SupervisorOptions| options.egress = Some(rules);
+    let mut hub = Hub::with(server.spec(), Protocol::Initialize, within).await;
     let refused = hub
         .event(|event| match event {
             SupervisorEvent::Egress { record, .. } => Some(record.outcome.clone()),
@@ -311,7 +323,7 @@ async fn what_the_hub_does_not_allow_is_refused_whatever_the_server_has() {
 }
 
 /// A server of the newer era, whose one good tool has an argument in a header.
-fn modern(request: &str) -> Vec<u8> {
+pub(super) fn modern(request: &str) -> Vec<u8> {
     const GOOD: &str = r#"{"name":"t","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}}"#;
     const BAD: &str = r#"{"name":"bad","inputSchema":{"type":"object","properties":{"r":{"type":"number","x-mcp-header":"R"}}}}"#;
     let result = match request {
@@ -335,7 +347,7 @@ fn modern(request: &str) -> Vec<u8> {
 }
 
 /// As [`modern`], and tells one change on each subscription before it ends it.
-fn changing(request: &str) -> Vec<u8> {
+pub(super) fn changing(request: &str) -> Vec<u8> {
     if request.contains(r#""method":"server/discover""#) {
         let plain = String::from_utf8(modern(request)).unwrap();
         let body = plain.split_once("\r\n\r\n").unwrap().1;
@@ -398,6 +410,18 @@ async fn annotated_arguments_go_out_as_headers_and_bad_annotations_cost_the_tool
     for (arguments, seen) in [(r#"{"r":"eu"}"#, "eu"), ("{}", "none")] {
         let raw = hub.call(arguments).await.unwrap();
         assert!(raw.contains(&format!(r#""content":["{seen}"]"#)), "{raw}");
+    }
+    // What every request of this era says of itself in its headers is what its body says (SEP-2243).
+    for request in server.seen() {
+        let method = header_of(&request, "mcp-method").unwrap();
+        assert!(request.contains(&format!(r#""method":"{method}""#)), "{request}");
+        assert_eq!(
+            header_of(&request, "mcp-protocol-version"),
+            Some("2026-07-28"),
+            "{request}"
+        );
+        let name = (method == "tools/call").then_some("t");
+        assert_eq!(header_of(&request, "mcp-name"), name, "{request}");
     }
 }
 

@@ -1,0 +1,138 @@
+//! Replies that name no request that waits: whom they are blamed on.
+
+use rmcp::model::PingRequest;
+
+use super::*;
+
+/// Who else there is when the answer to request 7 comes.
+#[derive(Default, Clone, Copy)]
+struct Others {
+    /// Request 8 waits as well.
+    waiting: bool,
+}
+
+/// What the caller of request 7 sees of this answer, with the fault that it is told. Request 5 was given up before.
+async fn seen(answer: Vec<u8>, others: Others) -> (String, Option<WireFault>) {
+    let server = Server::new(move |_| answer.clone()).await;
+    let client = http_client(&server.spec(), &Nothing, terms()).unwrap();
+    let note = |id| {
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        let message = ClientJsonRpcMessage::request(ping, RequestId::Number(id));
+        client.outstanding.note(&message);
+    };
+    note(5);
+    client.outstanding.forget(&RequestId::Number(5));
+    if others.waiting {
+        note(8);
+    }
+    let ticket = Arc::new(Ticket::default());
+    let mut seen = Vec::new();
+    match post(&client, &server.spec().url, None, &ticket).await.unwrap() {
+        StreamableHttpPostResponse::Json(message, _) => seen.push(seen_by_the_caller(&message)),
+        StreamableHttpPostResponse::Sse(mut events, _) => {
+            while let Some(event) = events.next().await {
+                let data = event.unwrap().data.unwrap_or_default();
+                if let Ok(message) = serde_json::from_str::<ServerJsonRpcMessage>(&data) {
+                    seen.push(seen_by_the_caller(&message));
+                }
+            }
+        }
+        _ => panic!("neither json nor a stream"),
+    }
+    if others.waiting {
+        let eight = RequestId::Number(8);
+        assert!(
+            client.outstanding.waiting(&eight).is_some(),
+            "request 8 is not touched"
+        );
+    }
+    (seen.join(" & "), ticket.fault().cloned())
+}
+
+fn stream(messages: &[&str]) -> Vec<u8> {
+    let events: String = messages
+        .iter()
+        .map(|message| format!("data: {message}\n\n"))
+        .collect();
+    reply("200 OK", EVENTS, events.as_bytes())
+}
+
+fn body(messages: &[&str]) -> Vec<u8> {
+    reply("200 OK", JSON, format!("[{}]", messages.join(",")).as_bytes())
+}
+
+const OWN: &str = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+const FOREIGN: &str = r#"{"jsonrpc":"2.0","id":99,"result":{}}"#;
+const FOREIGN_ERROR: &str = r#"{"jsonrpc":"2.0","id":99,"error":{"code":-32602,"message":"no such tool"}}"#;
+const NULL_ERROR: &str = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"no such tool"}}"#;
+const UNUSABLE: &str = r#"{"jsonrpc":"2.0","id":99,"result":{},"error":{"code":1,"message":"x"}}"#;
+const LATE: &str = r#"{"jsonrpc":"2.0","id":5,"result":{}}"#;
+const LATE_TEXT: &str = r#"{"jsonrpc":"2.0","id":"5","error":{"code":1,"message":"too late"}}"#;
+
+#[tokio::test]
+async fn a_stray_reply_fails_no_call_whose_own_reply_may_yet_come() {
+    let waiting = Others { waiting: true };
+    for stray in [FOREIGN, FOREIGN_ERROR, NULL_ERROR, UNUSABLE, LATE, LATE_TEXT] {
+        let (text, fault) = seen(stream(&[stray, OWN]), waiting).await;
+        assert_eq!((text.as_str(), fault), ("7 raw {}", None), "{stray}");
+        // One body is read to its end before anybody is blamed, whoever else waits.
+        for others in [waiting, Others::default()] {
+            let (text, fault) = seen(body(&[stray, OWN]), others).await;
+            assert_eq!((text.as_str(), fault), ("7 raw {}", None), "{stray}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_late_reply_is_blamed_on_nobody_however_few_wait() {
+    for late in [LATE, LATE_TEXT] {
+        let (text, fault) = seen(stream(&[late, OWN]), Others::default()).await;
+        assert_eq!((text.as_str(), fault), ("7 raw {}", None), "{late}");
+        let (text, _) = seen(body(&[late]), Others::default()).await;
+        assert_eq!(
+            text, "7 error -32603 the answer holds no reply to the request",
+            "{late}"
+        );
+        let (text, fault) = seen(stream(&[late]), Others::default()).await;
+        assert_eq!(text, "");
+        assert!(matches!(fault, Some(WireFault::Closed(_))), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_only_call_that_waits_is_blamed_at_once() {
+    for (stray, part) in [
+        (
+            FOREIGN,
+            "7 error -32603 the reply is for the id `99`, which no request has",
+        ),
+        (FOREIGN_ERROR, "7 error -32602 no such tool"),
+        (NULL_ERROR, "7 error -32602 no such tool"),
+        (UNUSABLE, "7 error -32603"),
+    ] {
+        let (text, _) = seen(stream(&[stray, OWN]), Others::default()).await;
+        assert!(text.starts_with(part) && !text.contains("raw"), "{stray}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_or_body_that_ends_with_nothing_else_was_the_answer() {
+    for others in [Others { waiting: true }, Others::default()] {
+        for (stray, part, told) in [
+            (FOREIGN, "7 error -32603 the reply is for the id `99`", true),
+            (UNUSABLE, "7 error -32603", true),
+            (FOREIGN_ERROR, "7 error -32602 no such tool", false),
+            (NULL_ERROR, "7 error -32602 no such tool", false),
+        ] {
+            for answer in [stream(&[stray]), body(&[stray]), stream(&[stray, LATE])] {
+                let (text, fault) = seen(answer, others).await;
+                assert!(text.starts_with(part), "{stray}: {text}");
+                assert_eq!(
+                    matches!(fault, Some(WireFault::Unusable(_))),
+                    told,
+                    "{stray}: {fault:?}"
+                );
+            }
+        }
+    }
+}
