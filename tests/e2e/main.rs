@@ -3,6 +3,7 @@
 use portcullis_e2e::{Folder, Program, mcp_servers, scripted};
 use portcullis_testkit::Script;
 
+mod approvals;
 mod calls;
 mod commands;
 mod egress;
