@@ -15,6 +15,7 @@ mod pins;
 mod processes;
 mod readme;
 mod real_servers;
+mod reload;
 mod serve;
 
 /// The program under test.

@@ -6,6 +6,7 @@ mod approvals;
 mod calls;
 mod events;
 mod pins;
+mod watch;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
