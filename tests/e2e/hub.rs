@@ -199,3 +199,111 @@ async fn a_blob_can_be_read_back_by_its_reference() {
     assert_eq!(info.blob.0, Hash::of(&bytes));
     hub.shutdown().await.unwrap();
 }
+
+/// A server whose definition lies in a file, in a hub that keeps its state.
+fn keeping(folder: &Folder, description: &str) -> portcullis::HubBuilder {
+    let tool = Tool::new("read", Behaviour::Text("bread".to_owned())).describe(description);
+    folder.write("notes.json", Script::new("notes").tool(tool).to_json());
+    let definition =
+        json!({"command": crate::SCRIPTED, "args": ["--script-file", folder.path("notes.json")]});
+    Hub::builder()
+        .document(Document::new(
+            "mcp.json",
+            portcullis_e2e::mcp_servers([("notes", definition)]),
+        ))
+        .state_dir(folder.path("state"))
+}
+
+fn rules(text: &str) -> [PolicyFile; 1] {
+    [PolicyFile {
+        name: "notes.rules".to_owned(),
+        text: text.to_owned(),
+    }]
+}
+
+#[tokio::test]
+async fn what_one_hub_trusted_holds_for_the_next() {
+    let folder = Folder::new();
+    let call = async |hub: &Hub| hub.call("mcp.notes.read", &json!({})).await;
+    let hub = keeping(&folder, "Reads.")
+        .policy_files(rules("allow mcp.*\n"))
+        .start()
+        .await
+        .unwrap();
+    call(&hub).await.unwrap();
+    hub.shutdown().await.unwrap();
+    let hub = keeping(&folder, "Reads, and mails.")
+        .policy_files(rules("allow mcp.*\n"))
+        .start()
+        .await
+        .unwrap();
+    let error = call(&hub).await.unwrap_err();
+    assert_eq!(error.decision().unwrap().code.as_str(), "ask.definition-changed");
+    let router = hub.router();
+    let waiting = router
+        .state()
+        .pin("mcp.notes.read")
+        .unwrap()
+        .unwrap()
+        .waiting
+        .unwrap();
+    router.trust("mcp.notes.read", waiting.hash, "ann").await.unwrap();
+    call(&hub).await.unwrap();
+    let tool = hub.tools().into_iter().next().unwrap();
+    assert_eq!(
+        hub.outlook(&tool).answer,
+        portcullis::Answer::Allow,
+        "the catalog knows"
+    );
+    hub.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_approval_for_a_while_holds_in_the_next_hub() {
+    let folder = Folder::new();
+    let asked = Arc::new(AtomicUsize::new(0));
+    for by in ["person", "stored-approval"] {
+        let desk = Desk {
+            hook: HookAnswer::NoOpinion,
+            person: PersonAnswer::AllowFor,
+            asked: Arc::clone(&asked),
+        };
+        let builder = keeping(&folder, "Reads.").policy_files(rules("default ask\n"));
+        let hub = builder.approval(desk).start().await.unwrap();
+        let outcome = hub
+            .call("mcp.notes.read", &json!({"title": "keys"}))
+            .await
+            .unwrap();
+        assert_eq!(outcome.approved_by, Some(by));
+        hub.shutdown().await.unwrap();
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn policies_of_a_folder_take_over_in_a_running_hub() {
+    let folder = Folder::new();
+    let policies = folder.rules("allow mcp.*\n");
+    let hub = keeping(&folder, "Reads.")
+        .policies_dir(policies)
+        .start()
+        .await
+        .unwrap();
+    hub.call("mcp.notes.read", &json!({})).await.unwrap();
+    let mut events = hub.events();
+    folder.rules("deny mcp.*\n");
+    let told = async {
+        loop {
+            if let Event::PolicyReload { outcome, .. } = &events.next().await.unwrap().event {
+                return *outcome;
+            }
+        }
+    };
+    let told = tokio::time::timeout(portcullis_e2e::DEADLINE, told)
+        .await
+        .unwrap();
+    assert_eq!(told, "taken");
+    let error = hub.call("mcp.notes.read", &json!({})).await.unwrap_err();
+    assert_eq!(error.code(), "denied");
+    hub.shutdown().await.unwrap();
+}

@@ -3,6 +3,7 @@
 use portcullis_e2e::{Folder, Program, mcp_servers, scripted};
 use portcullis_testkit::Script;
 
+mod approvals;
 mod calls;
 mod commands;
 mod egress;
@@ -14,6 +15,7 @@ mod pins;
 mod processes;
 mod readme;
 mod real_servers;
+mod reload;
 mod serve;
 
 /// The program under test.

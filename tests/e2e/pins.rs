@@ -54,7 +54,7 @@ fn a_tool_that_changed_between_runs_asks_until_the_difference_is_approved() {
     let folder = folder();
     let told = pins(&folder, &["list"], 1);
     assert!(
-        told.stderr.contains("nothing was pinned there yet"),
+        told.stderr.contains("no hub has run with it yet"),
         "{}",
         told.stderr
     );

@@ -71,6 +71,10 @@ impl Client {
         &self.running
     }
 
+    pub fn running_mut(&mut self) -> &mut Running {
+        &mut self.running
+    }
+
     /// Leaves, and waits for the program's end.
     #[track_caller]
     pub fn leave(self) -> Finished {

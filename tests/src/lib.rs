@@ -12,6 +12,7 @@ mod folder;
 mod process;
 mod program;
 mod servers;
+mod terminal;
 
 use std::time::Duration;
 

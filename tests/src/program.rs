@@ -34,6 +34,8 @@ pub struct Running {
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     errors: Receiver<String>,
+    /// What was read of standard error.
+    told: String,
     ended: Receiver<ExitStatus>,
 }
 
@@ -107,6 +109,10 @@ impl Program {
         self.spawn()
     }
 
+    pub(crate) fn into_command(self) -> Command {
+        self.command
+    }
+
     fn spawn(mut self) -> Running {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::watch(self.command.spawn().expect("the program can be started"))
@@ -148,7 +154,7 @@ impl Running {
     fn watch(mut child: Child) -> Self {
         let pid = Pid::from_child(&child);
         let stdin = child.stdin.take();
-        let (stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let (line, lines) = channel();
         thread::spawn(move || {
             for text in BufReader::new(stdout).lines() {
@@ -157,11 +163,16 @@ impl Running {
                 }
             }
         });
-        let (all, errors) = channel();
+        let (note, errors) = channel();
         thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = stderr.read_to_end(&mut text);
-            all.send(String::from_utf8_lossy(&text).into_owned())
+            let mut lines = BufReader::new(stderr);
+            let mut line = Vec::new();
+            while lines.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+                if note.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    return;
+                }
+                line.clear();
+            }
         });
         let (status, ended) = channel();
         thread::spawn(move || status.send(child.wait().unwrap()));
@@ -170,6 +181,7 @@ impl Running {
             stdin,
             lines,
             errors,
+            told: String::new(),
             ended,
         }
     }
@@ -194,6 +206,17 @@ impl Running {
         }
     }
 
+    /// Waits until standard error says `text`.
+    #[track_caller]
+    pub fn until_told(&mut self, text: &str) {
+        while !self.told.contains(text) {
+            match self.errors.recv_timeout(DEADLINE) {
+                Ok(line) => self.told.push_str(&line),
+                Err(_) => panic!("the program never said `{text}`: {}", self.told),
+            }
+        }
+    }
+
     pub fn terminate(&self) {
         kill_process(self.pid, Signal::TERM).unwrap();
     }
@@ -214,10 +237,20 @@ impl Running {
         Finished {
             code: status.code().or_else(|| status.signal().map(|signal| -signal)),
             stdout,
-            stderr: self
-                .errors
-                .recv_timeout(DEADLINE)
-                .expect("nothing holds standard error open"),
+            stderr: self.rest_told(),
+        }
+    }
+}
+
+impl Running {
+    #[track_caller]
+    fn rest_told(&mut self) -> String {
+        loop {
+            match self.errors.recv_timeout(DEADLINE) {
+                Ok(line) => self.told.push_str(&line),
+                Err(RecvTimeoutError::Disconnected) => return std::mem::take(&mut self.told),
+                Err(RecvTimeoutError::Timeout) => panic!("something holds standard error open"),
+            }
         }
     }
 }

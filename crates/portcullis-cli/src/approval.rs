@@ -3,7 +3,7 @@ use std::io::{BufRead, IsTerminal};
 use futures::future::BoxFuture;
 use portcullis::{ApprovalHandler, ApprovalRequest, PersonAnswer};
 
-use crate::output;
+use crate::{hub, output};
 
 /// Asks the person at the terminal; where there is none, nobody.
 #[derive(Debug, Clone, Copy)]
@@ -13,24 +13,52 @@ pub(crate) struct Terminal;
 const SHOWN: usize = 2_000;
 
 impl ApprovalHandler for Terminal {
+    fn name(&self) -> String {
+        hub::user_name()
+    }
+
     fn person<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, PersonAnswer> {
         Box::pin(async move {
             if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
                 return PersonAnswer::Nobody;
             }
             output::note(&question(request));
-            output::note("Let it run, this once? [y/N]");
+            output::note(&choices(request));
             let answer = tokio::task::spawn_blocking(|| {
                 let mut line = String::new();
                 std::io::stdin().lock().read_line(&mut line).map(|_| line)
             });
             match answer.await {
-                Ok(Ok(line)) if matches!(line.trim(), "y" | "Y" | "yes") => PersonAnswer::Allow,
-                Ok(Ok(_)) => PersonAnswer::Deny("said no at the terminal".to_owned()),
+                Ok(Ok(line)) => understood(&line, request),
                 _ => PersonAnswer::Nobody,
             }
         })
     }
+}
+
+/// What a person typed. Whatever is no yes is a no.
+fn understood(line: &str, request: &ApprovalRequest) -> PersonAnswer {
+    match line.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" | "o" | "once" => PersonAnswer::Allow,
+        "h" | "hold" if request.hold.is_some() => PersonAnswer::AllowFor,
+        "a" | "always" if request.always.is_some() => PersonAnswer::AllowAlways,
+        _ => PersonAnswer::Deny("said no at the terminal".to_owned()),
+    }
+}
+
+/// What may be answered: only what would hold.
+fn choices(request: &ApprovalRequest) -> String {
+    let mut choices = String::from("Let it run? [y] this once");
+    if let Some(hold) = request.hold {
+        let minutes = hold.as_secs().div_ceil(60);
+        choices.push_str(&format!(", [h] this very call for {minutes} min"));
+    }
+    if let Some(offer) = &request.always {
+        let path = output::inline(&offer.path.display().to_string(), 400);
+        choices.push_str(&format!(", [a] always, written to {path}"));
+    }
+    choices.push_str(", [N] no");
+    choices
 }
 
 /// What the person is asked. All of it is on lines of its own making: names are the server's, arguments the model's.
@@ -61,10 +89,43 @@ mod tests {
             arguments: format!("{{{}\"path\":\"/\"}}", "\n".repeat(5_000)),
             description: None,
             decision: Decision::deny(ReasonCode::AskByPolicy, None),
+            hold: None,
+            always: None,
         };
         let asked = question(&request);
         assert_eq!(asked.lines().count(), 2);
         assert!(!asked.contains(['\r', '\u{1b}']), "{asked:?}");
         assert!(asked.contains("(5012 characters in all)"), "{asked}");
+    }
+
+    #[test]
+    fn only_what_would_hold_is_offered_and_taken() {
+        let mut request = ApprovalRequest {
+            call: 1,
+            capability: "mcp.a.x".parse().unwrap(),
+            agent: Default::default(),
+            tier: Default::default(),
+            arguments: "{}".to_owned(),
+            description: None,
+            decision: Decision::deny(ReasonCode::AskByPolicy, None),
+            hold: None,
+            always: None,
+        };
+        assert_eq!(choices(&request), "Let it run? [y] this once, [N] no");
+        for no in ["", "n", "h", "a", "always", "yess", "y y"] {
+            assert!(matches!(understood(no, &request), PersonAnswer::Deny(_)), "{no}");
+        }
+        assert_eq!(understood(" Y\r\n", &request), PersonAnswer::Allow);
+        request.hold = Some(std::time::Duration::from_secs(3_600));
+        request.always = Some(portcullis::AlwaysOffer {
+            path: "policies/a\n.cedar".into(),
+            text: String::new(),
+        });
+        assert_eq!(
+            choices(&request),
+            "Let it run? [y] this once, [h] this very call for 60 min, [a] always, written to policies/a\\n.cedar, [N] no"
+        );
+        assert_eq!(understood("h", &request), PersonAnswer::AllowFor);
+        assert_eq!(understood("Always", &request), PersonAnswer::AllowAlways);
     }
 }

@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Policy(crate::command::policy::PolicyArguments),
     /// Offer all servers as one MCP server
     Serve(ServeArguments),
+    /// Show which calls run without a question for a while, and take that back
+    Approvals(crate::command::approvals::ApprovalsArguments),
     /// Show which tools are trusted, how one differs, and approve the difference
     Pins(crate::command::pins::PinsArguments),
     /// Look at the store of results' binary content, and tidy it

@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+pub(crate) mod approvals;
 pub(crate) mod blobs;
 pub(crate) mod call;
 pub(crate) mod check;

@@ -67,6 +67,7 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
             Command::Tools(tools) => command::tools::run(tools).await,
             Command::Call(call) => command::call::run(call).await,
             Command::Blobs(blobs) => command::blobs::run(blobs).await,
+            Command::Approvals(approvals) => command::approvals::run(&approvals),
             Command::Pins(pins) => command::pins::run(&pins),
             Command::Policy(policy) => command::policy::run(&policy),
             Command::Serve(serve) => command::serve::run(serve).await,

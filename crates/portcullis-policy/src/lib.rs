@@ -30,6 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod always;
 mod arguments;
 mod builtin;
 mod cases;
@@ -52,6 +53,7 @@ mod source;
 mod syntax;
 mod verdict;
 
+pub use always::AlwaysAllow;
 pub use builtin::{Preset, SCHEMA};
 pub use cases::{CaseFailure, CaseReport, Coverage, run_cases};
 pub use decision_point::{CallQuestion, DecisionPoint, ElicitationQuestion, ServerAction, ServerQuestion};

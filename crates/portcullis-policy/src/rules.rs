@@ -3,8 +3,8 @@
 mod compile;
 mod condition;
 
-pub(crate) use compile::compile;
 pub use compile::compile_rules;
+pub(crate) use compile::{compile, entity};
 pub(crate) use condition::ArgumentIs;
 
 use std::fmt;

@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, path::PathBuf, time::Duration};
 
 use futures::future::BoxFuture;
 use portcullis_supervisor::{ElicitationReply, ElicitationRequest};
@@ -21,6 +21,19 @@ pub struct ApprovalRequest {
     pub description: Option<String>,
     /// Why it is asked, with the policies that decided.
     pub decision: Decision,
+    /// How long a [`PersonAnswer::AllowFor`] would hold; none where each call is asked about anew.
+    pub hold: Option<Duration>,
+    /// What a [`PersonAnswer::AllowAlways`] would write; none where that answer could not hold.
+    pub always: Option<AlwaysOffer>,
+}
+
+/// A policy that a person may have written for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlwaysOffer {
+    /// The file that it would be: a new one in the folder of policies.
+    pub path: PathBuf,
+    /// What would stand in it.
+    pub text: String,
 }
 
 /// What the host's hook says of a call.
@@ -39,6 +52,12 @@ pub enum HookAnswer {
 pub enum PersonAnswer {
     /// Let it run, this once.
     Allow,
+    /// Let it run, and this very call by this agent again without a question, for [`ApprovalRequest::hold`]. Where
+    /// that is none it is [`Allow`](Self::Allow).
+    AllowFor,
+    /// Let it run, and write [`ApprovalRequest::always`] into the policies. Where that is none it is
+    /// [`Allow`](Self::Allow).
+    AllowAlways,
     /// Refuse it, for this reason.
     Deny(String),
     /// Nobody is there to ask.
@@ -48,7 +67,7 @@ pub enum PersonAnswer {
 /// Answers calls whose decision is *ask*.
 ///
 /// First the hook is asked, code of the host's. It may deny always, and allow except under the floor, for a changed
-/// definition and under `always ask`; then a person is asked, within 120 s. An embedder that has no hook leaves it
+/// definition and under `always ask`; then a person is asked, both within 120 s (an option). An embedder that has no hook leaves it
 /// as it is; one that has no person answers [`PersonAnswer::Nobody`], and the call fails as one that needs approval.
 pub trait ApprovalHandler: Send + Sync + fmt::Debug {
     /// The host's own say, before a person is asked.
@@ -57,7 +76,12 @@ pub trait ApprovalHandler: Send + Sync + fmt::Debug {
         Box::pin(std::future::ready(HookAnswer::NoOpinion))
     }
 
-    /// Asks a person.
+    /// The person's name, as it is kept with what they approve.
+    fn name(&self) -> String {
+        "a person".to_owned()
+    }
+
+    /// Asks a person. The future is dropped when the time is over, or when other policies leave nothing to ask.
     fn person<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, PersonAnswer>;
 }
 

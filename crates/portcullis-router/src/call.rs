@@ -39,7 +39,7 @@ pub struct CallOutcome {
     pub result: ShapedResult,
     /// The decision that it ran under.
     pub decision: Decision,
-    /// `hook` or `person`, where somebody approved it.
+    /// `hook`, `person` or `stored-approval`, where somebody approved it.
     pub approved_by: Option<&'static str>,
     /// From its arrival to its end.
     pub duration: Duration,

@@ -7,37 +7,32 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
-use portcullis_policy::CallQuestion;
+use portcullis_policy::{CallQuestion, DecisionPoint};
 use portcullis_state::{StateError, Trusting};
 use portcullis_supervisor::{CallDeadline, CallFault, Ready, ToolDefinition, Upstream};
-use portcullis_types::{AgentId, Answer, Approver, CapabilityId, Decision, Hash, ReasonCode, ServerId, Tier};
+use portcullis_types::{AgentId, Answer, CapabilityId, Decision, Hash, ReasonCode, ServerId, Tier};
 use ractor::ActorRef;
 use tokio::{
     sync::watch,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 use crate::{
     admission::Admission,
-    approval::{ApprovalRequest, HookAnswer, PersonAnswer},
+    approve::{Grant, POLICIES},
     call::{CallOutcome, CallRequest},
     catalog::{Catalog, CatalogTool},
     clock,
     error::CallError,
     event::{Event, EventBus},
     pins::{PinStanding, Pinning},
+    policies::Policies,
     router::{RouterMessage, RouterOptions},
     shape::{ShapeFlags, ShapedResult, shape_any},
 };
 
-/// How long somebody may take to approve a call.
-const APPROVAL_WAIT: Duration = Duration::from_secs(120);
-/// Who approved or refused, as events name them.
-const HOOK: &str = "hook";
-const PERSON: &str = "person";
 /// How often a call that was not sent is tried again, within its deadline.
 const ATTEMPTS: usize = 16;
 
@@ -47,6 +42,7 @@ pub(crate) struct Dispatch {
     pub(crate) admission: Admission,
     pub(crate) events: EventBus,
     pub(crate) pinning: Pinning,
+    pub(crate) policies: Arc<Policies>,
     pub(crate) actor: ActorRef<RouterMessage>,
     pub(crate) options: RouterOptions,
 }
@@ -60,20 +56,20 @@ impl fmt::Debug for Dispatch {
 }
 
 /// One call on its way.
-struct Call {
-    number: u64,
-    capability: CapabilityId,
-    arguments: Arc<str>,
-    arguments_hash: Hash,
-    agent: AgentId,
-    tier: Tier,
-    grant: Option<Grant>,
+pub(crate) struct Call {
+    pub(crate) number: u64,
+    pub(crate) capability: CapabilityId,
+    pub(crate) arguments: Arc<str>,
+    pub(crate) arguments_hash: Hash,
+    pub(crate) agent: AgentId,
+    pub(crate) tier: Tier,
+    pub(crate) grant: Option<Grant>,
 }
 
-/// An approval. It holds for the very definition that was asked about.
-struct Grant {
-    definition: Arc<str>,
-    by: &'static str,
+/// A decision, and the policies that it was made by.
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    pub(crate) policies: Arc<DecisionPoint>,
 }
 
 impl Dispatch {
@@ -124,13 +120,13 @@ impl Dispatch {
             let deadline = within.first();
             let tool = self.look_up(call, upstream, deadline).await?;
             let tool = self.as_it_stands(tool).await;
-            let decision = self.decide(call, &tool);
-            match decision.answer {
+            let decided = self.decide(call, &tool).await;
+            match decided.decision.answer {
                 Answer::Allow => {}
-                Answer::Deny => return Err(call.denied(decision)),
-                Answer::Ask if call.is_granted(&tool, &decision) => {}
+                Answer::Deny => return Err(call.denied(decided.decision)),
+                Answer::Ask if call.is_granted(&tool, &decided) => {}
                 Answer::Ask => {
-                    self.ask(call, &tool, decision).await?;
+                    self.ask(call, &tool, decided).await?;
                     // The time that somebody took to answer is not the server's.
                     within = CallDeadline::from_now(deadlines);
                     continue;
@@ -169,8 +165,8 @@ impl Dispatch {
                     return Ok(CallOutcome {
                         call: call.number,
                         result,
-                        decision,
-                        approved_by: call.grant.as_ref().map(|grant| grant.by),
+                        approved_by: call.granted_by(&tool, &decided),
+                        decision: decided.decision,
                         duration: began.elapsed(),
                     });
                 }
@@ -268,24 +264,6 @@ impl Dispatch {
         Ok(trusting)
     }
 
-    /// What the policies in force say, unless it cannot be told what the tool is.
-    fn answer(&self, tool: &CatalogTool, question: &CallQuestion<'_>) -> Decision {
-        let code = match &tool.pin.standing {
-            PinStanding::Unknown(why) => {
-                return Decision::deny(ReasonCode::DenyPinUnknown, Some(why.to_string()));
-            }
-            PinStanding::New => ReasonCode::AskDefinitionNew,
-            PinStanding::CommandChanged => ReasonCode::AskCommandChanged,
-            PinStanding::Trusted | PinStanding::Changed => ReasonCode::AskDefinitionChanged,
-        };
-        let mut decision = self.options.policies.decide(question);
-        // Policies know one word for a tool that is not what was trusted.
-        if decision.code == ReasonCode::AskDefinitionChanged {
-            decision.code = code;
-        }
-        decision
-    }
-
     /// The decision on `tool` for the default caller, with no arguments and no event.
     pub(crate) fn outlook(&self, tool: &CatalogTool) -> Decision {
         let question = CallQuestion {
@@ -296,10 +274,11 @@ impl Dispatch {
             arguments: "{}",
             now_ms: clock::unix_ms(),
         };
-        self.answer(tool, &question)
+        answer(&self.policies.current(), tool, &question)
     }
 
-    fn decide(&self, call: &Call, tool: &CatalogTool) -> Decision {
+    /// What `policies` say of a call, with no event.
+    pub(crate) fn decision(&self, policies: &DecisionPoint, call: &Call, tool: &CatalogTool) -> Decision {
         let question = CallQuestion {
             agent: &call.agent,
             profile: &AgentId::default(),
@@ -308,88 +287,49 @@ impl Dispatch {
             arguments: &call.arguments,
             now_ms: clock::unix_ms(),
         };
-        let decision = self.answer(tool, &question);
+        answer(policies, tool, &question)
+    }
+
+    /// One decision by one snapshot of the policies, and whether an approval that is kept answers it.
+    async fn decide(&self, call: &mut Call, tool: &CatalogTool) -> Decided {
+        let policies = self.policies.current();
+        let decided = Decided {
+            decision: self.decision(&policies, call, tool),
+            policies,
+        };
+        if decided.decision.answer == Answer::Ask && !call.is_granted(tool, &decided) {
+            self.recall(call, tool, &decided).await;
+        }
         self.events.tell(Event::Permission {
             call: call.number,
             capability: call.capability.clone(),
             agent: call.agent.clone(),
             tier: call.tier,
             arguments_hash: call.arguments_hash,
-            decision: decision.clone(),
-            policy_digest: self.options.policies.digest(),
+            decision: decided.decision.clone(),
+            policy_digest: decided.policies.digest(),
+            by: call.granted_by(tool, &decided).unwrap_or(POLICIES),
         });
-        decision
+        decided
     }
+}
 
-    /// Asks the hook, then a person. On a yes the call holds a grant for this very definition.
-    async fn ask(&self, call: &mut Call, tool: &CatalogTool, decision: Decision) -> Result<(), CallError> {
-        let Some(handler) = &self.options.approval else {
-            self.tell_approval(call, "unanswered", "nobody");
-            return Err(call.needs_approval(decision));
-        };
-        let request = ApprovalRequest {
-            call: call.number,
-            capability: call.capability.clone(),
-            agent: call.agent.clone(),
-            tier: call.tier,
-            arguments: call.arguments.to_string(),
-            description: tool.description.clone(),
-            decision: decision.clone(),
-        };
-        let hook = timeout(APPROVAL_WAIT, handler.hook(&request))
-            .await
-            .unwrap_or(HookAnswer::NoOpinion);
-        let may_allow = decision.approver == Some(Approver::PersonOrHook);
-        match hook {
-            HookAnswer::Deny(reason) => return Err(self.refused(call, HOOK, reason, decision)),
-            HookAnswer::Allow if may_allow => {
-                self.grant(call, tool, HOOK);
-                return Ok(());
-            }
-            HookAnswer::Allow | HookAnswer::NoOpinion => {}
+/// What the policies say, unless it cannot be told what the tool is.
+fn answer(policies: &DecisionPoint, tool: &CatalogTool, question: &CallQuestion<'_>) -> Decision {
+    let code = match &tool.pin.standing {
+        PinStanding::Unknown(why) => {
+            return Decision::deny(ReasonCode::DenyPinUnknown, Some(why.to_string()));
         }
-        match timeout(APPROVAL_WAIT, handler.person(&request))
-            .await
-            .unwrap_or(PersonAnswer::Nobody)
-        {
-            PersonAnswer::Allow => {
-                self.grant(call, tool, PERSON);
-                Ok(())
-            }
-            PersonAnswer::Deny(reason) => Err(self.refused(call, PERSON, reason, decision)),
-            PersonAnswer::Nobody => {
-                self.tell_approval(call, "unanswered", "nobody");
-                Err(call.needs_approval(decision))
-            }
-        }
+        PinStanding::New => ReasonCode::AskDefinitionNew,
+        PinStanding::CommandChanged => ReasonCode::AskCommandChanged,
+        PinStanding::Trusted | PinStanding::Changed => ReasonCode::AskDefinitionChanged,
+    };
+    let mut decision = policies.decide(question);
+    // Policies know one word for a tool that is not what was trusted.
+    if decision.code == ReasonCode::AskDefinitionChanged {
+        decision.code = code;
     }
-
-    fn grant(&self, call: &mut Call, tool: &CatalogTool, by: &'static str) {
-        self.tell_approval(call, "approved", by);
-        call.grant = Some(Grant {
-            definition: Arc::clone(&tool.definition),
-            by,
-        });
-    }
-
-    fn refused(&self, call: &Call, by: &'static str, reason: String, decision: Decision) -> CallError {
-        self.tell_approval(call, "refused", by);
-        CallError::Refused {
-            capability: call.capability.clone(),
-            by,
-            reason,
-            decision: Box::new(decision),
-        }
-    }
-
-    fn tell_approval(&self, call: &Call, answer: &'static str, by: &'static str) {
-        self.events.tell(Event::Approval {
-            call: call.number,
-            capability: call.capability.clone(),
-            answer,
-            by,
-        });
-    }
+    decision
 }
 
 /// Tells how a call ended, also one whose caller has gone away in the middle of it.
@@ -436,12 +376,19 @@ impl Drop for Ending<'_> {
 }
 
 impl Call {
-    /// Whether somebody who may has approved this very definition.
-    fn is_granted(&self, tool: &CatalogTool, decision: &Decision) -> bool {
-        self.grant.as_ref().is_some_and(|grant| {
-            let may = grant.by == PERSON || decision.approver == Some(Approver::PersonOrHook);
-            may && grant.definition == tool.definition
-        })
+    /// Whether somebody who may has approved this very call.
+    fn is_granted(&self, tool: &CatalogTool, decided: &Decided) -> bool {
+        self.granted_by(tool, decided).is_some()
+    }
+
+    /// Who let it run, where the policies ask.
+    fn granted_by(&self, tool: &CatalogTool, decided: &Decided) -> Option<&'static str> {
+        let asks = decided.decision.answer == Answer::Ask;
+        let grant = self
+            .grant
+            .as_ref()
+            .filter(|grant| asks && grant.holds(tool, decided));
+        grant.map(|grant| grant.by)
     }
 
     fn denied(&self, decision: Decision) -> CallError {
@@ -451,7 +398,7 @@ impl Call {
         }
     }
 
-    fn needs_approval(&self, decision: Decision) -> CallError {
+    pub(crate) fn needs_approval(&self, decision: Decision) -> CallError {
         CallError::NeedsApproval {
             capability: self.capability.clone(),
             decision: Box::new(decision),

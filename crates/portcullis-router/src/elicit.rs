@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use portcullis_config::{ServerSpec, TransportSpec};
-use portcullis_policy::{DecisionPoint, ElicitationQuestion};
+use portcullis_policy::ElicitationQuestion;
 use portcullis_supervisor::{ElicitationReply, ElicitationRequest, ElicitationResponder};
 use portcullis_types::{AgentId, Answer, ServerId, Source, Tier};
 use url::Url;
@@ -10,12 +10,13 @@ use url::Url;
 use crate::{
     approval::ElicitationHandler,
     event::{Event, EventBus},
+    policies::Policies,
     router::RouterOptions,
 };
 
 /// Stands between a server's question and the host's handler: the policies decide first.
 pub(crate) struct PermittedElicitation {
-    policies: Arc<DecisionPoint>,
+    policies: Arc<Policies>,
     handler: Arc<dyn ElicitationHandler>,
     agent: AgentId,
     tier: Tier,
@@ -29,6 +30,7 @@ impl PermittedElicitation {
         options: &RouterOptions,
         specs: &[ServerSpec],
         events: EventBus,
+        policies: &Arc<Policies>,
     ) -> Option<Arc<dyn ElicitationResponder>> {
         let handler = Arc::clone(options.elicitation.as_ref()?);
         let transport = |spec: &ServerSpec| match spec.transport {
@@ -36,7 +38,7 @@ impl PermittedElicitation {
             TransportSpec::Http(_) => "http",
         };
         Some(Arc::new(Self {
-            policies: Arc::clone(&options.policies),
+            policies: Arc::clone(policies),
             handler,
             agent: options.agent.clone(),
             tier: options.tier,
@@ -57,7 +59,7 @@ impl ElicitationResponder for PermittedElicitation {
                 ElicitationRequest::Url { url, .. } => ("url", host_of(url)),
             };
             let transport = self.transports.get(&server).copied().unwrap_or("stdio");
-            let decision = self.policies.decide_elicitation(&ElicitationQuestion {
+            let decision = self.policies.current().decide_elicitation(&ElicitationQuestion {
                 agent: &self.agent,
                 profile: &AgentId::default(),
                 tier: self.tier,

@@ -4,7 +4,7 @@ use std::{
 };
 
 use portcullis_egress::{EgressOutcome, EgressRecord};
-use portcullis_types::{AgentId, CapabilityId, Decision, Hash, ServerId, Tier};
+use portcullis_types::{AgentId, CapabilityId, Decision, Hash, PolicyRef, ServerId, Tier};
 use serde::Serialize;
 use tokio::sync::broadcast;
 
@@ -74,6 +74,8 @@ pub enum Event {
         decision: Decision,
         /// Which policies were in force.
         policy_digest: Hash,
+        /// Who decided: `policies`, or where those ask, whoever let it run: `hook`, `person` or `stored-approval`.
+        by: &'static str,
     },
     /// Somebody was asked.
     #[serde(rename = "approval")]
@@ -86,6 +88,36 @@ pub enum Event {
         answer: &'static str,
         /// `hook`, `person` or `nobody`.
         by: &'static str,
+        /// The person's name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        person: Option<String>,
+        /// Until when the same call runs without a question, in milliseconds since the Unix epoch.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        holds_until_ms: Option<i64>,
+        /// The file of the policy that was written.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        policy: Option<String>,
+        /// Why the answer could not be kept; the call runs this once.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// The folder of policies was read again.
+    #[serde(rename = "policy.reload")]
+    PolicyReload {
+        /// `taken`; `refused` where something is wrong and the policies in force stay; `restored` where what was
+        /// refused is again what is in force.
+        outcome: &'static str,
+        /// Which policies are in force now.
+        policy_digest: Hash,
+        /// Which were before.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        before: Option<Hash>,
+        /// Policies that forbid and are gone, by their places in the old texts.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        no_longer_forbidden: Vec<PolicyRef>,
+        /// What is wrong, a sentence each.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        errors: Vec<String>,
     },
     /// Tools, or what their server is started with, were compared with what was trusted.
     #[serde(rename = "pin")]

@@ -28,23 +28,32 @@ mod catalog;
 mod definition;
 mod pins;
 
+mod policies;
+mod policy_folder;
+mod watcher;
+
 mod call;
 mod dispatch;
 mod error;
 
 mod admission;
 mod approval;
+mod approve;
 mod elicit;
 mod shape;
 
 mod clock;
 mod event;
 
-pub use approval::{ApprovalHandler, ApprovalRequest, ElicitationHandler, HookAnswer, PersonAnswer};
+pub use approval::{
+    AlwaysOffer, ApprovalHandler, ApprovalRequest, ElicitationHandler, HookAnswer, PersonAnswer,
+};
 pub use call::{CallOutcome, CallRequest};
 pub use catalog::{Catalog, CatalogTool, ServerStatus};
 pub use error::{CallError, RouterError};
 pub use event::{Event, EventBus, EventRecord, EventStream, PinnedTool};
 pub use pins::{Keeping, PinStanding, ToolPin};
+pub use policies::PolicyReload;
+pub use policy_folder::{PolicyFolder, PolicyFolderError};
 pub use router::{Router, RouterOptions};
 pub use shape::{BlobInfo, Oversize, ShapeError, ShapeFlags, ShapeOptions, ShapedResult, shape};

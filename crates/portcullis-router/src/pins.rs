@@ -22,13 +22,28 @@ const LOOK_WITHIN: Duration = Duration::from_secs(10);
 const TRIES: usize = 3;
 
 /// What outlives a run, and what becomes of a tool that is new.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Keeping {
     /// Where it is kept. Without a state, it is in memory and ends with the router: then each tool is trusted as it
     /// is listed first in the run.
     pub state: Option<Arc<State>>,
     /// What becomes of a tool that was never seen before.
     pub first_sight: FirstSight,
+    /// How long somebody may take to approve a call: 120 s by default.
+    pub approval_wait: Duration,
+    /// How long an approval holds that was given for a while: 1 h by default.
+    pub approval_hold: Duration,
+}
+
+impl Default for Keeping {
+    fn default() -> Self {
+        Self {
+            state: None,
+            first_sight: FirstSight::default(),
+            approval_wait: Duration::from_secs(120),
+            approval_hold: Duration::from_secs(3_600),
+        }
+    }
 }
 
 /// Whether a tool is what was trusted.

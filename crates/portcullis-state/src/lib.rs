@@ -1,6 +1,7 @@
 //! What outlives a run, and the door through which files are written for people.
 //!
-//! [`State`] is a small database in a folder of the user's own: the definitions of tools that were trusted (pins).
+//! [`State`] is a small database in a folder of the user's own: the definitions of tools that were trusted (pins), and
+//! approvals of calls that hold for a while.
 //! Several processes may have it open at once.
 //!
 //! ```
@@ -37,5 +38,6 @@ mod state;
 pub use error::StateError;
 pub use files::{Privacy, create_folder, write_new};
 pub use state::{
-    FirstSight, Pin, PinState, PinnedText, SeenTool, Sighted, SightedTool, Sighting, State, Trusting,
+    Approval, ApprovedCall, FirstSight, Pin, PinState, PinnedText, SeenTool, Sighted, SightedTool, Sighting,
+    State, Trusting,
 };

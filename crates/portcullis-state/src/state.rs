@@ -1,5 +1,6 @@
 //! The database: how it is opened, who may touch it, which version it has.
 
+mod approvals;
 mod folder;
 mod pins;
 mod schema;
@@ -15,6 +16,7 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::StateError;
+pub use approvals::{Approval, ApprovedCall};
 pub use pins::{FirstSight, Pin, PinState, PinnedText, SeenTool, Sighted, SightedTool, Sighting, Trusting};
 
 /// What outlives a run. Its methods block, each for at most [`MAX_WAIT`](Self::MAX_WAIT) on other processes.

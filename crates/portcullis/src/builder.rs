@@ -1,6 +1,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use portcullis_blobs::{BlobStore, FsOptions, FsStore, MemStore};
@@ -8,14 +9,15 @@ use portcullis_config::{Document, Environment, HostEnvironment, Normalized, Opti
 use portcullis_egress::EgressRules;
 use portcullis_policy::{DecisionPoint, PolicyFile, Preset};
 use portcullis_router::{
-    ApprovalHandler, ElicitationHandler, Keeping, Router, RouterError, RouterOptions, ShapeOptions,
+    ApprovalHandler, ElicitationHandler, Keeping, PolicyFolder, Router, RouterError, RouterOptions,
+    ShapeOptions,
 };
 use portcullis_state::{FirstSight, State};
 use portcullis_supervisor::LifecycleOptions;
 use portcullis_types::{AgentId, EgressRule, Tier};
 use tokio::task::spawn_blocking;
 
-use crate::{Hub, HubError, files::read_reviewed_policies};
+use crate::{Hub, HubError};
 
 /// Everything that a [`Hub`] can be told before it starts. Each setting has a default that is safe: no policies
 /// deny all, no approval handler approves nothing, no elicitation handler declines all.
@@ -27,6 +29,7 @@ pub struct HubBuilder {
     servers: Vec<ServerSpec>,
     policies: Policies,
     sealed: bool,
+    static_policies: bool,
     store: Store,
     shape: ShapeOptions,
     approval: Option<Arc<dyn ApprovalHandler>>,
@@ -37,6 +40,8 @@ pub struct HubBuilder {
     lifecycle: Option<LifecycleOptions>,
     state: Kept,
     first_sight: FirstSight,
+    approval_wait: Option<Duration>,
+    approval_hold: Option<Duration>,
     egress: Option<Vec<EgressRule>>,
 }
 
@@ -120,6 +125,25 @@ impl HubBuilder {
     /// policies must be those that were sealed in any case.
     pub fn sealed(mut self, sealed: bool) -> Self {
         self.sealed = sealed;
+        self
+    }
+
+    /// Whether edits of the folder of policies are taken while the hub runs, once each file has stood still for half a
+    /// second. They are by default. What cannot be loaded is told in an event, and the policies in force stay.
+    pub fn watch_policies(mut self, watch: bool) -> Self {
+        self.static_policies = !watch;
+        self
+    }
+
+    /// How long somebody may take to approve a call, 120 s by default; the server's deadline begins after that.
+    pub fn approval_wait(mut self, wait: Duration) -> Self {
+        self.approval_wait = Some(wait);
+        self
+    }
+
+    /// How long an approval holds that a person gives for a while, 1 h by default.
+    pub fn approval_hold(mut self, hold: Duration) -> Self {
+        self.approval_hold = Some(hold);
         self
     }
 
@@ -216,17 +240,19 @@ impl HubBuilder {
         if specs.is_empty() && from_documents {
             return Err(HubError::NoServers(diagnostics));
         }
-        let policies = match self.policies {
-            Policies::Folder(folder) => DecisionPoint::load(&read_reviewed_policies(&folder, self.sealed)?)?,
-            Policies::Files(files) => DecisionPoint::load(&files)?,
-            Policies::Preset(preset) => DecisionPoint::preset(preset)?,
-            Policies::Documents => match settings.policies {
-                Some(setting) => {
-                    let folder = beside(&setting.origin.file, &setting.value);
-                    DecisionPoint::load(&read_reviewed_policies(&folder, self.sealed)?)?
-                }
-                None => DecisionPoint::deny_all(),
-            },
+        let named = settings
+            .policies
+            .map(|setting| beside(&setting.origin.file, &setting.value));
+        let (policies, folder) = match (self.policies, named) {
+            (Policies::Folder(folder), _) | (Policies::Documents, Some(folder)) => {
+                let folder = PolicyFolder::new(folder)
+                    .sealed(self.sealed)
+                    .watched(!self.static_policies);
+                (folder.load()?, Some(folder))
+            }
+            (Policies::Files(files), _) => (DecisionPoint::load(&files)?, None),
+            (Policies::Preset(preset), _) => (DecisionPoint::preset(preset)?, None),
+            (Policies::Documents, None) => (DecisionPoint::deny_all(), None),
         };
         let store: Arc<dyn BlobStore> = match self.store {
             Store::Memory => Arc::new(MemStore::default()),
@@ -242,11 +268,13 @@ impl HubBuilder {
             )),
             Kept::Given(state) => Some(state),
         };
+        let defaults = Keeping::default();
         let sources = SharedEnvironment(environment);
         let router = Router::start(
             specs,
             RouterOptions {
                 policies: Arc::new(policies),
+                policy_folder: folder,
                 store,
                 shape: self.shape,
                 approval: self.approval,
@@ -260,6 +288,8 @@ impl HubBuilder {
                 keeping: Keeping {
                     state,
                     first_sight: self.first_sight,
+                    approval_wait: self.approval_wait.unwrap_or(defaults.approval_wait),
+                    approval_hold: self.approval_hold.unwrap_or(defaults.approval_hold),
                 },
                 lifecycle: self.lifecycle,
                 egress: self.egress.map(EgressRules::new),

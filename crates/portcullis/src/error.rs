@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use portcullis_blobs::BlobError;
 use portcullis_config::Diagnostic;
 use portcullis_policy::PolicyErrors;
-use portcullis_router::RouterError;
+use portcullis_router::{PolicyFolderError, RouterError};
 use portcullis_state::StateError;
 use thiserror::Error;
 
@@ -36,6 +36,16 @@ pub enum HubError {
     /// The router's say.
     #[error(transparent)]
     Router(#[from] RouterError),
+}
+
+impl From<PolicyFolderError> for HubError {
+    fn from(error: PolicyFolderError) -> Self {
+        match error {
+            PolicyFolderError::Read { path, source } => Self::Read { path, source },
+            PolicyFolderError::Empty(folder) => Self::NoPolicies(folder),
+            PolicyFolderError::Policies(errors) => Self::Policies(errors),
+        }
+    }
 }
 
 fn listed(diagnostics: &[Diagnostic]) -> String {

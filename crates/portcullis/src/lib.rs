@@ -76,12 +76,15 @@ pub use files::{read_documents, read_policies};
 pub use hub::Hub;
 #[cfg(feature = "hub")]
 pub use portcullis_router::{
-    ApprovalHandler, ApprovalRequest, BlobInfo, CallError, CallOutcome, CallRequest, Catalog, CatalogTool,
-    ElicitationHandler, Event, EventRecord, EventStream, HookAnswer, Oversize, PersonAnswer, PinStanding,
-    PinnedTool, ServerStatus, ShapeOptions, ShapedResult, ToolPin,
+    AlwaysOffer, ApprovalHandler, ApprovalRequest, BlobInfo, CallError, CallOutcome, CallRequest, Catalog,
+    CatalogTool, ElicitationHandler, Event, EventRecord, EventStream, HookAnswer, Oversize, PersonAnswer,
+    PinStanding, PinnedTool, PolicyFolder, PolicyFolderError, PolicyReload, ServerStatus, ShapeOptions,
+    ShapedResult, ToolPin,
 };
 #[cfg(feature = "hub")]
-pub use portcullis_state::{FirstSight, Pin, PinnedText, State, StateError, Trusting};
+pub use portcullis_state::{
+    Approval, ApprovedCall, FirstSight, Pin, PinnedText, State, StateError, Trusting,
+};
 #[cfg(feature = "hub")]
 pub use portcullis_supervisor::{
     AgentTool, CallFault, CancellationToken, Connection, ElicitationReply, ElicitationRequest,

@@ -28,13 +28,13 @@ enum PinsCommand {
 }
 
 #[derive(Debug, Args)]
-struct StateArguments {
+pub(crate) struct StateArguments {
     /// The folder of the state [default: $XDG_DATA_HOME/portcullis]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
@@ -104,12 +104,12 @@ pub(crate) fn run(arguments: &PinsArguments) -> ExitStatus {
 }
 
 impl StateArguments {
-    fn open(&self) -> Result<State, String> {
+    pub(crate) fn open(&self) -> Result<State, String> {
         let folder = self.state.clone().or_else(hub::default_state);
         let folder = folder.ok_or("there is no home folder: name the folder of the state with --state")?;
         if !folder.join(State::FILE_NAME).exists() {
             return Err(format!(
-                "there is no state in `{}`: nothing was pinned there yet",
+                "there is no state in `{}`: no hub has run with it yet",
                 folder.display()
             ));
         }
@@ -257,10 +257,15 @@ fn listed(pin: &Pin) -> String {
     )
 }
 
+/// A time for people.
+pub(crate) fn at(ms: i64) -> String {
+    DateTime::from_timestamp_millis(ms)
+        .map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true))
+        .unwrap_or_default()
+}
+
 fn placed(pinned: &PinnedText, by: Option<&str>) -> String {
-    let since = DateTime::from_timestamp_millis(pinned.since_ms)
-        .map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true))
-        .unwrap_or_default();
+    let since = at(pinned.since_ms);
     let by = by
         .map(|by| format!(" by {}", output::inline(by, 100)))
         .unwrap_or_default();

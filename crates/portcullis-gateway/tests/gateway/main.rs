@@ -120,6 +120,7 @@ impl Client {
             sources: Arc::new(Host),
             lifecycle: None,
             egress: None,
+            policy_folder: None,
             keeping: Default::default(),
         };
         let router = Arc::new(Router::start(vec![scripted(script)], options).await.unwrap());

@@ -305,7 +305,8 @@ fn attribute(of: pst::Var, attr: &str) -> pst::Expr {
     }
 }
 
-fn entity(kind: &str, id: &str) -> Result<pst::EntityUID, pst::PstConstructionError> {
+/// The entity of this type and id.
+pub(crate) fn entity(kind: &str, id: &str) -> Result<pst::EntityUID, pst::PstConstructionError> {
     let ty = pst::EntityType::from_name(pst::Name::qualified(["Mcp"], kind)?);
     Ok(pst::EntityUID { ty, eid: id.into() })
 }

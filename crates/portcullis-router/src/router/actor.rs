@@ -56,6 +56,15 @@ impl Actor for RouterActor {
                 state.pinned(&capability, pin);
                 return Ok(());
             }
+            RouterMessage::PoliciesSwapped => {
+                let catalog = Catalog::clone(&state.catalog.borrow());
+                let changed = Event::CatalogChanged {
+                    tools: catalog.tools().count(),
+                    reports: Vec::new(),
+                };
+                state.publish(catalog, [changed]);
+                return Ok(());
+            }
         };
         let mut catalog = Catalog::clone(&state.catalog.borrow());
         let told = match event {

@@ -28,7 +28,10 @@ use crate::{
     error::{CallError, RouterError},
     event::{EventBus, EventStream},
     pins::{Keeping, Pinning},
+    policies::{Policies, PolicyReload},
+    policy_folder::PolicyFolder,
     shape::ShapeOptions,
+    watcher,
 };
 
 /// How long the actor may take to tell the last events at a shutdown.
@@ -38,6 +41,9 @@ const LAST_EVENTS: Duration = Duration::from_secs(1);
 pub struct RouterOptions {
     /// What decides on calls.
     pub policies: Arc<DecisionPoint>,
+    /// The folder that they come from: edits of it take over while the router runs, and what a person always allows
+    /// is written there.
+    pub policy_folder: Option<PolicyFolder>,
     /// Where binary and oversize content goes.
     pub store: Arc<dyn BlobStore>,
     /// How results are shaped.
@@ -82,6 +88,12 @@ impl Router {
         let settle_within = settle_within(&specs);
         let events = EventBus::default();
         let pinning = Pinning::new(&options.keeping, &specs)?;
+        let policies = Policies::new(
+            Arc::clone(&options.policies),
+            options.policy_folder.clone(),
+            events.clone(),
+        );
+        let policies = Arc::new(policies);
         let (catalog_writer, catalog) = watch::channel(Arc::new(Catalog::new(specs.iter())));
         let by_id: BTreeMap<_, _> = specs.iter().map(|spec| (spec.id.clone(), spec.clone())).collect();
         let arguments = RouterArguments {
@@ -96,16 +108,20 @@ impl Router {
         let mut supervisor_options = SupervisorOptions::new(Arc::clone(&options.sources));
         supervisor_options.lifecycle = options.lifecycle.clone().unwrap_or_default();
         supervisor_options.egress = options.egress.clone();
-        supervisor_options.elicitation = PermittedElicitation::responder(&options, &specs, events.clone());
+        supervisor_options.elicitation =
+            PermittedElicitation::responder(&options, &specs, events.clone(), &policies);
         let (tell, heard) = mpsc::unbounded_channel();
         tokio::spawn(lanes::forward(heard, actor.clone(), pinning.clone()));
         let supervisor = Supervisor::start(specs, supervisor_options, tell).await?;
+        watcher::start(&policies);
+        tokio::spawn(lanes::republish(policies.swaps(), actor.clone()));
         let dispatch = Dispatch {
             upstreams: supervisor.upstreams().clone(),
             catalog: catalog.clone(),
             admission: Admission::new(supervisor.upstreams().keys()),
             events: events.clone(),
             pinning,
+            policies,
             actor: actor.clone(),
             options,
         };
@@ -155,10 +171,22 @@ impl Router {
         (&self.dispatch.options.agent, self.dispatch.options.tier)
     }
 
-    /// What decides on calls.
+    /// What decides on calls now.
     #[must_use]
-    pub fn policies(&self) -> &Arc<DecisionPoint> {
-        &self.dispatch.options.policies
+    pub fn policies(&self) -> Arc<DecisionPoint> {
+        self.dispatch.policies.current()
+    }
+
+    /// What is wrong with the folder of policies, where it was refused last: the policies in force are older ones.
+    #[must_use]
+    pub fn policies_refused(&self) -> Vec<String> {
+        self.dispatch.policies.refused()
+    }
+
+    /// Reads the folder of policies again, at once.
+    pub async fn reload_policies(&self) -> PolicyReload {
+        let reloaded = self.dispatch.policies.reload(None).await;
+        reloaded.unwrap_or(PolicyReload::Unchanged)
     }
 
     /// The store that results' binary content goes to.

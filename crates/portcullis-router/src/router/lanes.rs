@@ -7,7 +7,10 @@ use portcullis_supervisor::SupervisorEvent;
 use portcullis_types::ServerId;
 use ractor::ActorRef;
 use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        watch,
+    },
     task::JoinSet,
 };
 
@@ -34,6 +37,13 @@ pub(super) async fn forward(
     drop(lanes);
     while running.join_next().await.is_some() {}
     let _ = actor.drain();
+}
+
+/// Has the catalog published anew whenever other policies take over: what it is asked changed with them.
+pub(super) async fn republish(mut swaps: watch::Receiver<u64>, actor: ActorRef<RouterMessage>) {
+    while swaps.changed().await.is_ok() {
+        let _ = actor.send_message(RouterMessage::PoliciesSwapped);
+    }
 }
 
 async fn drive(

@@ -27,4 +27,6 @@ pub(crate) enum RouterMessage {
         /// Where it stands. It counts only for the definition of this hash.
         pin: ToolPin,
     },
+    /// Other policies took over.
+    PoliciesSwapped,
 }

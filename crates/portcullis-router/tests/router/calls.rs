@@ -299,6 +299,7 @@ async fn a_disabled_server_refuses_at_once() {
     };
     let options = RouterOptions {
         egress: None,
+        policy_folder: None,
         keeping: Default::default(),
         policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
         store: Arc::new(MemStore::default()),

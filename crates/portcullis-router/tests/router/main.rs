@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
+mod approvals;
 mod calls;
 mod events;
 mod pins;
+mod watch;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -81,6 +83,32 @@ fn scripted(script: &Script) -> ServerSpec {
     }
 }
 
+/// What a router is started with in these tests.
+fn options(rules: &str, approval: Option<Arc<dyn ApprovalHandler>>) -> RouterOptions {
+    let rules = PolicyFile {
+        name: "team.rules".to_owned(),
+        text: rules.to_owned(),
+    };
+    RouterOptions {
+        egress: None,
+        policy_folder: None,
+        keeping: Keeping::default(),
+        policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
+        store: Arc::new(MemStore::default()),
+        shape: ShapeOptions::default(),
+        approval,
+        elicitation: None,
+        agent: AgentId::default(),
+        tier: Tier::RequestApproval,
+        sources: Arc::new(Host),
+        lifecycle: Some(LifecycleOptions {
+            base: Duration::from_millis(20),
+            cap: Duration::from_millis(40),
+            ..LifecycleOptions::default()
+        }),
+    }
+}
+
 struct Rig {
     router: Arc<Router>,
     events: EventStream,
@@ -103,27 +131,14 @@ impl Rig {
         approval: Option<Arc<dyn ApprovalHandler>>,
         keeping: Keeping,
     ) -> Self {
-        let rules = PolicyFile {
-            name: "team.rules".to_owned(),
-            text: rules.to_owned(),
-        };
         let options = RouterOptions {
-            egress: None,
             keeping,
-            policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
-            store: Arc::new(MemStore::default()),
-            shape: ShapeOptions::default(),
-            approval,
-            elicitation: None,
-            agent: AgentId::default(),
-            tier: Tier::RequestApproval,
-            sources: Arc::new(Host),
-            lifecycle: Some(LifecycleOptions {
-                base: Duration::from_millis(20),
-                cap: Duration::from_millis(40),
-                ..LifecycleOptions::default()
-            }),
+            ..options(rules, approval)
         };
+        Self::start_options(spec, options).await
+    }
+
+    async fn start_options(spec: ServerSpec, options: RouterOptions) -> Self {
         let router = Arc::new(Router::start(vec![spec], options).await.unwrap());
         let mut rig = Self {
             events: router.events(),

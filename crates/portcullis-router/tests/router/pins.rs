@@ -26,6 +26,7 @@ fn kept(folder: &Path, first_sight: FirstSight) -> Keeping {
     Keeping {
         state: Some(Arc::new(State::open(folder).unwrap())),
         first_sight,
+        ..Keeping::default()
     }
 }
 

@@ -22,6 +22,14 @@ const VERSIONS: &[&str] = &[
         waiting_hash BLOB, waiting_text TEXT, waiting_since_ms INTEGER
     ) STRICT;
     CREATE INDEX pins_by_server ON pins (server);",
+    // 2: approvals.
+    "CREATE TABLE approvals (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        capability TEXT NOT NULL, agent TEXT NOT NULL, tier TEXT NOT NULL,
+        arguments_hash BLOB NOT NULL, policy_digest BLOB NOT NULL, definition_hash BLOB NOT NULL,
+        given_by TEXT NOT NULL, at_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX approvals_by_call ON approvals (capability, arguments_hash);",
 ];
 
 /// Looks at the database, and upgrades it where it is older.

@@ -1,0 +1,321 @@
+//! Whose yes holds for how long, and what "always" writes.
+
+use std::{collections::VecDeque, path::Path, sync::Mutex};
+
+use futures::future::BoxFuture;
+use portcullis_policy::Seal;
+use portcullis_router::{ApprovalRequest, PersonAnswer, PolicyFolder, PolicyReload};
+use portcullis_state::State;
+use portcullis_testkit::{Behaviour, Tool};
+use portcullis_types::Answer;
+use tokio::sync::Notify;
+
+use super::*;
+
+/// A person with answers prepared; afterwards they say no.
+#[derive(Debug, Default)]
+struct Desk {
+    answers: Mutex<VecDeque<PersonAnswer>>,
+    asked: Mutex<Vec<ApprovalRequest>>,
+    /// Where it is there, an answer takes until it is told.
+    gate: Option<Arc<Notify>>,
+    /// Told with each question.
+    question: Notify,
+}
+
+impl Desk {
+    fn new(answers: impl IntoIterator<Item = PersonAnswer>) -> Arc<Self> {
+        Arc::new(Self {
+            answers: Mutex::new(answers.into_iter().collect()),
+            ..Self::default()
+        })
+    }
+
+    fn slow(answers: impl IntoIterator<Item = PersonAnswer>) -> Arc<Self> {
+        Arc::new(Self {
+            answers: Mutex::new(answers.into_iter().collect()),
+            gate: Some(Arc::default()),
+            ..Self::default()
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+
+    /// The last question.
+    fn last(&self) -> ApprovalRequest {
+        self.asked.lock().unwrap().last().unwrap().clone()
+    }
+}
+
+impl ApprovalHandler for Desk {
+    fn name(&self) -> String {
+        "ann".to_owned()
+    }
+
+    fn person<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, PersonAnswer> {
+        Box::pin(async move {
+            self.asked.lock().unwrap().push(request.clone());
+            self.question.notify_one();
+            if let Some(gate) = &self.gate {
+                gate.notified().await;
+            }
+            let answer = self.answers.lock().unwrap().pop_front();
+            answer.unwrap_or_else(|| PersonAnswer::Deny("no".to_owned()))
+        })
+    }
+}
+
+fn spec() -> ServerSpec {
+    let script = ["t", "u", "floored"]
+        .iter()
+        .fold(Script::new("s"), |script, name| {
+            script.tool(Tool::new(name, Behaviour::Echo))
+        });
+    scripted(&script)
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    #[expect(clippy::disallowed_methods, reason = "a test edits a folder")]
+    std::fs::write(folder.join(name), text).unwrap();
+}
+
+/// Options with policies from a folder that is not watched: what happens in a test happens when it says so.
+fn from_folder(folder: &Path, desk: &Arc<Desk>) -> RouterOptions {
+    let folder = PolicyFolder::new(folder).watched(false);
+    let mut options = options("", Some(desk.clone()));
+    options.policies = Arc::new(folder.load().unwrap());
+    options.policy_folder = Some(folder);
+    options
+}
+
+fn kept(folder: &Path, rules: &str, desk: &Arc<Desk>) -> RouterOptions {
+    let mut options = options(rules, Some(desk.clone()));
+    options.keeping.state = Some(Arc::new(State::open(folder).unwrap()));
+    options
+}
+
+/// Who let the call run, or the code of the error.
+async fn outcome(rig: &Rig, tool: &str, arguments: &str) -> &'static str {
+    match rig.call(tool, arguments).await {
+        Ok(outcome) => outcome.approved_by.unwrap_or("policies"),
+        Err(error) => error.code(),
+    }
+}
+
+#[tokio::test]
+async fn an_approval_for_a_while_holds_for_the_same_call_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("state");
+    let desk = Desk::new([PersonAnswer::AllowFor]);
+    let mut rig = Rig::start_options(spec(), kept(&folder, "default ask\n", &desk)).await;
+    assert_eq!(outcome(&rig, "t", r#"{"n":1}"#).await, "person");
+    assert_eq!(desk.last().hold, Some(Duration::from_secs(3_600)));
+    for (tool, arguments, expected) in [
+        ("t", r#"{"n":1}"#, "stored-approval"),
+        ("t", r#"{"n": 1}"#, "refused"),
+        ("u", r#"{"n":1}"#, "refused"),
+        ("t", r#"{"n":1}"#, "stored-approval"),
+    ] {
+        assert_eq!(
+            outcome(&rig, tool, arguments).await,
+            expected,
+            "{tool} {arguments}"
+        );
+    }
+    let told = rig.told();
+    let decided: Vec<_> = told
+        .iter()
+        .filter(|event| event["event"] == "permission")
+        .map(|event| event["by"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        decided,
+        [
+            "policies",
+            "person",
+            "stored-approval",
+            "policies",
+            "policies",
+            "stored-approval"
+        ]
+    );
+    let approved = told.iter().find(|event| event["event"] == "approval").unwrap();
+    assert_eq!(
+        (&approved["by"], &approved["person"]),
+        (&"person".into(), &"ann".into())
+    );
+    assert!(approved["holds_until_ms"].is_i64(), "{approved}");
+    rig.router.shutdown().await.unwrap();
+
+    // Another run under the same policies, then one under others.
+    let desk = Desk::new([]);
+    for (rules, expected) in [
+        ("default ask\n", "stored-approval"),
+        ("default ask\ndeny mcp.z.*\n", "refused"),
+    ] {
+        let rig = Rig::start_options(spec(), kept(&folder, rules, &desk)).await;
+        assert_eq!(outcome(&rig, "t", r#"{"n":1}"#).await, expected, "{rules}");
+        rig.router.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_approval_ends_with_its_time() {
+    let desk = Desk::new([PersonAnswer::AllowFor, PersonAnswer::AllowFor]);
+    let mut options = options("default ask\n", Some(desk.clone()));
+    options.keeping.approval_hold = Duration::ZERO;
+    let rig = Rig::start_options(spec(), options).await;
+    assert_eq!(outcome(&rig, "t", "{}").await, "person");
+    assert_eq!(outcome(&rig, "t", "{}").await, "person");
+}
+
+/// Under the floor and `always ask` a yes serves once, however it was meant.
+#[tokio::test]
+async fn what_always_asks_is_approved_once_each_time() {
+    let root = tempfile::tempdir().unwrap();
+    write(
+        root.path(),
+        "a.rules",
+        "allow mcp.s.floored\nalways ask mcp.s.t\n",
+    );
+    for tool in ["t", "floored"] {
+        let desk = Desk::new([PersonAnswer::AllowFor, PersonAnswer::AllowAlways]);
+        let rig = Rig::start_options(spec(), from_folder(root.path(), &desk)).await;
+        for _ in 0..2 {
+            assert_eq!(outcome(&rig, tool, "{}").await, "person", "{tool}");
+            let asked = desk.last();
+            assert_eq!((asked.hold, asked.always), (None, None), "{tool}");
+        }
+        assert_eq!(outcome(&rig, tool, "{}").await, "refused", "{tool}");
+        assert_eq!(rig.router.state().approvals(i64::MAX - 1).unwrap(), []);
+    }
+    assert_eq!(
+        std::fs::read_dir(root.path()).unwrap().count(),
+        1,
+        "nothing was written"
+    );
+}
+
+#[tokio::test]
+async fn always_writes_a_policy_that_takes_over_at_once() {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), "a.rules", "default ask\n");
+    let desk = Desk::new([PersonAnswer::AllowAlways]);
+    let mut rig = Rig::start_options(spec(), from_folder(root.path(), &desk)).await;
+    let before = rig.router.policies().digest();
+    assert_eq!(
+        outcome(&rig, "t", "{}").await,
+        "policies",
+        "decided anew, by the new policy"
+    );
+    let offer = desk.last().always.unwrap();
+    assert_eq!(std::fs::read_to_string(&offer.path).unwrap(), offer.text);
+    assert!(offer.text.contains("Always allowed by ann at "), "{}", offer.text);
+    assert!(
+        offer.text.contains("resource == Mcp::Tool::\"mcp.s.t\""),
+        "{}",
+        offer.text
+    );
+    assert_ne!(rig.router.policies().digest(), before);
+    assert_eq!(outcome(&rig, "t", r#"{"other":1}"#).await, "policies");
+    assert_eq!(outcome(&rig, "u", "{}").await, "refused");
+    rig.until(|event| event["event"] == "approval" && event["answer"] == "refused")
+        .await;
+    let told: Vec<_> = rig
+        .heard
+        .iter()
+        .map(|record| serde_json::to_value(&**record).unwrap())
+        .collect();
+    let approved = told.iter().find(|event| event["event"] == "approval").unwrap();
+    assert_eq!(approved["policy"], offer.path.display().to_string());
+    assert!(
+        told.iter()
+            .any(|event| event["event"] == "policy.reload" && event["outcome"] == "taken")
+    );
+}
+
+/// Where "always" could not hold it is not offered, and an answer that says it all the same runs the call once.
+#[tokio::test]
+async fn always_is_offered_only_where_it_can_hold() {
+    let cases: [(&str, &str, bool); 4] = [
+        ("default ask\n", "", true),
+        ("default ask\nask mcp.s.t\n", "", false),
+        ("default ask\n", "seal", false),
+        ("default ask\n", "b.rules", false),
+    ];
+    for (rules, also, offered) in cases {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "a.rules", rules);
+        if also == "seal" {
+            let files = PolicyFolder::new(root.path()).files().unwrap();
+            write(root.path(), Seal::FILE_NAME, &Seal::of(&files).to_string());
+        }
+        let desk = Desk::new([PersonAnswer::AllowAlways]);
+        let rig = Rig::start_options(spec(), from_folder(root.path(), &desk)).await;
+        if also == "b.rules" {
+            // Somebody is editing: what is on the disk is not what is in force.
+            write(root.path(), also, "deny mcp.z.*\n");
+        }
+        let expected = if offered { "policies" } else { "person" };
+        assert_eq!(outcome(&rig, "t", "{}").await, expected, "{rules} {also}");
+        assert_eq!(desk.last().always.is_some(), offered, "{rules} {also}");
+    }
+    let desk = Desk::new([PersonAnswer::AllowAlways]);
+    let rig = Rig::start_options(spec(), options("default ask\n", Some(desk.clone()))).await;
+    assert_eq!(outcome(&rig, "t", "{}").await, "person");
+    assert_eq!(desk.last().always, None, "there is no folder");
+}
+
+#[tokio::test]
+async fn a_person_who_does_not_answer_is_waited_for_no_longer_than_said() {
+    let desk = Desk::slow([]);
+    let mut options = options("default ask\n", Some(desk.clone()));
+    options.keeping.approval_wait = Duration::from_millis(50);
+    let mut rig = Rig::start_options(spec(), options).await;
+    assert_eq!(rig.refusal("t").await, "needs-approval");
+    rig.until(|event| event["event"] == "approval" && event["answer"] == "unanswered")
+        .await;
+}
+
+/// A call that waits is decided anew when other policies take over.
+#[tokio::test]
+async fn a_call_that_waits_is_decided_anew_after_a_swap() {
+    for (rules, expected) in [("deny mcp.s.t\n", "denied"), ("allow mcp.s.t\n", "policies")] {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "a.rules", "default ask\n");
+        let desk = Desk::slow([]);
+        let rig = Rig::start_options(spec(), from_folder(root.path(), &desk)).await;
+        let swap = async {
+            desk.question.notified().await;
+            write(root.path(), "b.rules", rules);
+            assert_eq!(rig.router.reload_policies().await, PolicyReload::Taken);
+        };
+        let (called, ()) = tokio::join!(outcome(&rig, "t", "{}"), swap);
+        assert_eq!((called, desk.count()), (expected, 1), "{rules}");
+    }
+}
+
+/// What was approved was approved under the policies that asked.
+#[tokio::test]
+async fn a_yes_to_other_policies_asks_again() {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), "a.rules", "default ask\n");
+    let desk = Desk::slow([PersonAnswer::Allow, PersonAnswer::Allow]);
+    let rig = Rig::start_options(spec(), from_folder(root.path(), &desk)).await;
+    let swap = async {
+        desk.question.notified().await;
+        write(root.path(), "b.rules", "always ask mcp.s.t\n");
+        assert_eq!(rig.router.reload_policies().await, PolicyReload::Taken);
+        let gate = desk.gate.as_ref().unwrap();
+        gate.notify_one();
+        desk.question.notified().await;
+        gate.notify_one();
+    };
+    let (called, ()) = tokio::join!(rig.call("t", "{}"), swap);
+    let called = called.unwrap();
+    assert_eq!((called.approved_by, desk.count()), (Some("person"), 2));
+    assert_eq!(called.decision.answer, Answer::Ask);
+    assert_eq!(called.decision.code.as_str(), "ask.always");
+}
