@@ -6,7 +6,10 @@ use cedar_policy::{Policy, pst};
 use chrono::{DateTime, SecondsFormat};
 use portcullis_types::{AgentId, CapabilityId, Hash};
 
-use crate::{PolicyError, PolicyErrors, PolicyFile, PolicyProblem, rules::entity};
+use crate::{
+    PolicyError, PolicyErrors, PolicyFile, PolicyProblem,
+    rules::{entity, entity_type},
+};
 
 /// What was allowed for good, and where that comes from.
 #[derive(Debug, Clone, Copy)]
@@ -93,13 +96,14 @@ impl AlwaysAllow<'_> {
             .map(|(name, value)| (name.to_owned(), pst::SmolStr::from(value)))
             .collect();
         let only = |uid| pst::EntityOrSlot::Entity(uid);
-        let actions = vec![entity("Action", "call")?, entity("Action", "unattended")?];
+        let action = entity_type("Action")?;
+        let actions = vec![entity(&action, "call"), entity(&action, "unattended")];
         let template = pst::Template::new(
             id,
             pst::Effect::Permit,
-            pst::PrincipalConstraint::Eq(only(entity("Agent", self.agent.as_str())?)),
+            pst::PrincipalConstraint::Eq(only(entity(&entity_type("Agent")?, self.agent.as_str()))),
             pst::ActionConstraint::In(actions),
-            pst::ResourceConstraint::Eq(only(entity("Tool", &self.capability.to_string())?)),
+            pst::ResourceConstraint::Eq(only(entity(&entity_type("Tool")?, &self.capability.to_string()))),
         )
         .with_annotations(annotations);
         Ok(Policy::from_pst(pst::Policy::Static(template.try_into()?))?)

@@ -22,6 +22,9 @@ const MAX_TAG_BYTES: usize = 16 * MAX_BYTES;
 /// Why arguments cannot be decided on: a code, and a sentence for the caller.
 pub(crate) type Refusal = (ReasonCode, String);
 
+/// Tags: the path of each and its text.
+pub(crate) type Tags = Vec<(String, String)>;
+
 /// Which tags are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TagKeys {
@@ -55,7 +58,7 @@ impl TagKeys {
 /// under its path and `#type`. No two places in the arguments have the same path.
 ///
 /// What is refused does not depend on which tags are `wanted`.
-pub(crate) fn tags(text: &str, wanted: &TagKeys) -> Result<Vec<(String, String)>, Refusal> {
+pub(crate) fn tags(text: &str, wanted: &TagKeys) -> Result<Tags, Refusal> {
     if text.len() > MAX_BYTES {
         let told = format!(
             "the arguments have {} bytes, over the limit of {MAX_BYTES}",
@@ -106,7 +109,7 @@ struct Walk<'a> {
     wanted: &'a TagKeys,
     at: usize,
     path: String,
-    tags: Vec<(String, String)>,
+    tags: Tags,
     tag_bytes: usize,
 }
 

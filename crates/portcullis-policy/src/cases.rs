@@ -171,6 +171,15 @@ mod tests {
             &format!("{HEAD}  - {{elicit: mcp.a, expect: deny}}\n"),
             "expected deny, but it is allow (elicitation by `mcp.a`",
         );
+        check(
+            &format!("{HEAD}  - {{readResource: mcp.a, uri: \"file:///x\", expect: allow}}\n"),
+            "expected allow, but it is deny (a resource of `mcp.a`",
+        );
+        check(
+            &format!("{HEAD}  - {{getPrompt: mcp.a, name: hello, expect: allow}}\n"),
+            "expected allow, but it is deny (a prompt of `mcp.a`",
+        );
+        check(&row("expect: ask, uri: x"), "t.yaml:5: unknown key `uri`");
     }
 
     #[test]
@@ -199,7 +208,10 @@ mod tests {
             "t.yaml/x.rules:1: `allowed mcp.*` is not a rule",
         );
         let row = |row: &str| format!("{HEAD}  - {{{row}}}\n");
-        check(&row("expect: ask"), "t.yaml:5: a case needs `tool` or `elicit`");
+        check(
+            &row("expect: ask"),
+            "t.yaml:5: a case needs `tool`, `elicit`, `readResource` or `getPrompt`",
+        );
         check(
             &row("tool: mcp.a.c, expect: ask"),
             "t.yaml:5: `mcp.a.c` is not among the `tools`",

@@ -266,12 +266,13 @@ impl PolicyBase {
     /// The decision of all policies together on a call, in its whole world.
     fn decide_in(&self, world: &World, question: &CallQuestion<'_>) -> Result<Decision, Unfit> {
         let hash = Hash::of(question.arguments.as_bytes());
-        self.decide_call(question.tool, question.tier, |action, tier| {
-            verdict::check_complete(world)?;
+        world.check_complete()?;
+        self.decide_call(question.tool, question.tier, |step| {
+            let tier = step.tier(question.tier);
             let context = self
                 .model
                 .call_context(tier, Some(&hash), Some(question.now_ms))?;
-            let request = self.model.request(world, action, context)?;
+            let request = self.model.request(world, step.action(), context)?;
             let (permits, forbids, errors) = verdict::put(&self.policies, &request, &world.entities);
             Ok(Verdict::of(permits, forbids, errors))
         })
@@ -280,7 +281,7 @@ impl PolicyBase {
     fn server_verdict(&self, question: &ServerQuestion<'_>) -> Result<Verdict, Unfit> {
         let action = question.about.action();
         let (world, context) = self.model.server_question(question)?;
-        verdict::check_complete(&world)?;
+        world.check_complete()?;
         let request = self.model.request(&world, action, context)?;
         let (permits, forbids, errors) = verdict::put(&self.about(action), &request, &world.entities);
         Ok(Verdict::of(permits, forbids, errors))

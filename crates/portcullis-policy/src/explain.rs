@@ -10,9 +10,8 @@ use serde::Serialize;
 
 use crate::{CallQuestion, DecisionPoint, load::PolicyBase, model::Action};
 
-/// A decision with all that a person needs to understand it.
-///
-/// As JSON it has the fields of the [`Decision`] that events and errors carry, and more beside them.
+/// A decision with all that a person needs to understand it. The same structure stands in the event of a decision, in
+/// the error that a caller gets, and in what `portcullis policy explain --format json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// What was asked for.
@@ -49,12 +48,44 @@ pub struct NearestPolicy {
     pub unmet: Vec<String>,
 }
 
+/// Where the nearest policy is looked for.
+#[derive(Clone, Copy)]
+enum Search {
+    /// Among those that the index has for this very tool.
+    Tool,
+    /// Among all.
+    All,
+}
+
 impl DecisionPoint {
     /// The decision on a call, explained. It is made anew, and takes time that grows with the number of policies: it
     /// is for people, not for each call.
     #[must_use]
     pub fn explain(&self, question: &CallQuestion<'_>) -> Explanation {
-        let decision = self.decide(question);
+        let hash = Hash::of(question.arguments.as_bytes());
+        self.explained(question, self.decide(question), hash, Search::All)
+    }
+
+    /// The same for a decision that was made on this question, for each call: what takes time that grows with the
+    /// number of policies is left out, which is the nearest policy where it is not about this very tool.
+    /// `arguments_hash` is blake3 over the arguments' text.
+    #[must_use]
+    pub fn explain_decided(
+        &self,
+        question: &CallQuestion<'_>,
+        decision: Decision,
+        arguments_hash: Hash,
+    ) -> Explanation {
+        self.explained(question, decision, arguments_hash, Search::Tool)
+    }
+
+    fn explained(
+        &self,
+        question: &CallQuestion<'_>,
+        decision: Decision,
+        arguments_hash: Hash,
+        search: Search,
+    ) -> Explanation {
         let base = self.base();
         let unattended_is_forbidden = base.is_some_and(|base| base.any_forbids(&decision.policies));
         let nobody_permits = match decision.code {
@@ -66,13 +97,13 @@ impl DecisionPoint {
         };
         let nearest = base
             .zip(nobody_permits)
-            .and_then(|(base, action)| base.nearest(question, action));
+            .and_then(|(base, action)| base.nearest(question, action, search));
         Explanation {
             capability: question.tool.capability.clone(),
             agent: question.agent.clone(),
             profile: question.profile.clone(),
             tier: question.tier,
-            arguments_hash: Hash::of(question.arguments.as_bytes()),
+            arguments_hash,
             policy_digest: self.digest(),
             meaning: decision.code.describe().1,
             missing: missing(question, &decision, unattended_is_forbidden),
@@ -172,6 +203,41 @@ mod tests {
             arguments,
             now_ms: 1_785_239_999_999,
         })
+    }
+
+    #[test]
+    fn for_each_call_only_what_is_about_the_tool_is_looked_at() {
+        let file = PolicyFile {
+            name: "t.rules".to_owned(),
+            text: RULES.to_owned(),
+        };
+        let point = DecisionPoint::load(&[file]).unwrap();
+        let agent = AgentId::default();
+        for (capability, nearest) in [("mcp.files.read", Some("t.rules#L1")), ("mcp.files.list", None)] {
+            let tool = ToolFacts::from_definition(capability.parse().unwrap(), "stdio", "{}", true);
+            let question = CallQuestion {
+                agent: &agent,
+                profile: &agent,
+                tier: Tier::Plan,
+                tool: &tool,
+                arguments: "{}",
+                now_ms: 0,
+            };
+            let whole = point.explain(&question);
+            let quick = point.explain_decided(&question, point.decide(&question), Hash::of(b"{}"));
+            let id = quick.nearest.as_ref().map(|nearest| nearest.policy.id.as_str());
+            assert_eq!(id, nearest, "{quick}");
+            assert!(whole.nearest.is_some());
+            let without_nearest = |explanation| Explanation {
+                nearest: None,
+                ..explanation
+            };
+            assert_eq!(
+                without_nearest(quick),
+                without_nearest(whole),
+                "all else is the same"
+            );
+        }
     }
 
     #[track_caller]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use cedar_policy::{Policy, PolicyId, PolicySet, ValidationMode, ValidationWarning, Validator};
@@ -28,6 +28,8 @@ pub(crate) struct PolicyBase {
     pub(crate) index: Index,
     /// Sets of some of the policies, by their positions: many tools share one.
     sets: Mutex<HashMap<Vec<usize>, Arc<PolicySet>>>,
+    /// The policies about each action, in the order of [`Action::ALL`].
+    about: [OnceLock<Arc<PolicySet>>; Action::ALL.len()],
     /// Where each policy stands.
     pub(crate) places: HashMap<PolicyId, PolicyRef>,
     /// The same, in order of file and line.
@@ -48,9 +50,9 @@ const MAX_SETS: usize = 4_096;
 
 impl PolicyBase {
     /// The set of the policies at these positions.
-    pub(crate) fn set_of(&self, positions: Vec<usize>) -> Arc<PolicySet> {
+    pub(crate) fn set_of(&self, positions: &[usize]) -> Arc<PolicySet> {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(set) = sets.get(&positions) {
+        if let Some(set) = sets.get(positions) {
             return Arc::clone(set);
         }
         let policies = positions
@@ -62,7 +64,7 @@ impl PolicyBase {
         if sets.len() >= MAX_SETS {
             sets.clear();
         }
-        sets.insert(positions, Arc::clone(&set));
+        sets.insert(positions.to_vec(), Arc::clone(&set));
         set
     }
 
@@ -81,9 +83,17 @@ impl PolicyBase {
 
     /// The set of all policies about `action`.
     pub(crate) fn about(&self, action: Action) -> Arc<PolicySet> {
-        let positions = (0..).zip(&self.indexed);
-        let about = positions.filter(|(_, indexed)| indexed.syntax.is_about(action));
-        self.set_of(about.map(|(position, _)| position).collect())
+        let collect = || {
+            let positions = (0..).zip(&self.indexed);
+            let about = positions.filter(|(_, indexed)| indexed.syntax.is_about(action));
+            self.set_of(&about.map(|(position, _)| position).collect::<Vec<_>>())
+        };
+        let known = Action::ALL.into_iter().zip(&self.about);
+        let known = known
+            .filter(|(known, _)| *known == action)
+            .map(|(_, set)| set)
+            .next();
+        known.map_or_else(collect, |set| Arc::clone(set.get_or_init(collect)))
     }
 }
 
@@ -129,6 +139,7 @@ pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result
         index: Index::of(indexed.iter().map(|policy| &policy.syntax)),
         indexed,
         sets: Mutex::default(),
+        about: Default::default(),
         places,
         references,
         digest,

@@ -11,7 +11,7 @@ use cedar_policy::{
 use chrono::{DateTime, SecondsFormat};
 use portcullis_types::{AgentId, Hash, ServerId, Source, Tier};
 
-use crate::{ServerAction, ServerQuestion, ToolFacts, builtin};
+use crate::{ServerAction, ServerQuestion, ToolFacts, arguments::Tags, builtin};
 
 /// Why a question could not be put. It denies; the sentence goes into the decision.
 pub(crate) type Unfit = String;
@@ -20,8 +20,8 @@ pub(crate) type Unfit = String;
 pub(crate) struct Model {
     schema: Schema,
     types: Types,
-    /// For calls of which neither hash nor time is read, in the order of [`Tier::ALL`].
-    placeholders: Vec<Context>,
+    /// The entity of a call's arguments.
+    arguments: EntityUid,
 }
 
 struct Types {
@@ -74,6 +74,16 @@ pub(crate) struct World {
     pub(crate) required: Vec<EntityUid>,
 }
 
+impl World {
+    /// Refuses a world in which an entity is missing: Cedar would go on without it.
+    pub(crate) fn check_complete(&self) -> Result<(), Unfit> {
+        match self.required.iter().find(|uid| self.entities.get(uid).is_none()) {
+            None => Ok(()),
+            Some(uid) => Err(missing(uid)),
+        }
+    }
+}
+
 impl Model {
     /// The model of the embedded schema, which is read once.
     pub(crate) fn embedded() -> Result<&'static Self, Unfit> {
@@ -97,16 +107,11 @@ impl Model {
             tier: named("Tier")?,
             tool: named("Tool")?,
         };
-        let mut model = Self {
+        Ok(Self {
+            arguments: uid(&types.args, "call"),
             schema,
             types,
-            placeholders: Vec::new(),
-        };
-        for tier in Tier::ALL {
-            let context = model.call_context(tier, None, None)?;
-            model.placeholders.push(context);
-        }
-        Ok(model)
+        })
     }
 
     pub(crate) fn schema(&self) -> &Schema {
@@ -126,20 +131,28 @@ impl Model {
     }
 
     /// The same with the arguments of a call: `tags` are those that are read, see [`crate::arguments::tags`].
-    pub(crate) fn with_arguments(&self, world: &World, tags: Vec<(String, String)>) -> Result<World, Unfit> {
-        let args = uid(&self.types.args, "call");
+    pub(crate) fn with_arguments(&self, world: &World, tags: Tags) -> Result<World, Unfit> {
+        let mut required = world.required.clone();
+        required.push(self.arguments.clone());
+        Ok(World {
+            entities: self.arguments_beside(&world.entities, tags)?,
+            required,
+            principal: world.principal.clone(),
+            resource: world.resource.clone(),
+        })
+    }
+
+    /// These entities and the arguments of a call, which are checked against the schema.
+    pub(crate) fn arguments_beside(&self, entities: &Entities, tags: Tags) -> Result<Entities, Unfit> {
         let tags = tags
             .into_iter()
             .map(|(path, text)| (path, RestrictedExpression::new_string(text)));
-        let entity = fit(Entity::new_with_tags(args.clone(), [], [], tags))?;
-        let entities = world.entities.clone().add_entities([entity], Some(&self.schema));
-        let mut required = world.required.clone();
-        required.push(args);
-        Ok(World {
-            entities: fit(entities)?,
-            required,
-            ..world.clone()
-        })
+        let entity = fit(Entity::new_with_tags(self.arguments.clone(), [], [], tags))?;
+        let entities = fit(entities.clone().add_entities([entity], Some(&self.schema)))?;
+        match entities.get(&self.arguments) {
+            Some(_) => Ok(entities),
+            None => Err(missing(&self.arguments)),
+        }
     }
 
     /// The context of a call. What is not read may be left out: something that fits the schema takes its place.
@@ -154,7 +167,7 @@ impl Model {
             ("tier", self.tier(tier)),
             (
                 "args",
-                RestrictedExpression::new_entity_uid(uid(&self.types.args, "call")),
+                RestrictedExpression::new_entity_uid(self.arguments.clone()),
             ),
             ("argsHash", RestrictedExpression::new_string(hash)),
             (
@@ -165,17 +178,6 @@ impl Model {
         fit(Context::from_pairs(
             pairs.map(|(name, value)| (name.to_owned(), value)),
         ))
-    }
-
-    /// The context of a call of which neither hash nor time is read.
-    pub(crate) fn placeholder_context(&self, tier: Tier) -> Result<Context, Unfit> {
-        let known = Tier::ALL.into_iter().zip(&self.placeholders);
-        let mut of_this_tier = known
-            .filter(|(known, _)| *known == tier)
-            .map(|(_, context)| context.clone());
-        of_this_tier
-            .next()
-            .map_or_else(|| self.call_context(tier, None, None), Ok)
     }
 
     /// The request for `action` in `world`, validated.
@@ -271,6 +273,10 @@ impl Model {
     fn tier(&self, tier: Tier) -> RestrictedExpression {
         RestrictedExpression::new_entity_uid(uid(&self.types.tier, tier.as_str()))
     }
+}
+
+fn missing(uid: &EntityUid) -> Unfit {
+    format!("the entity `{uid}` is missing")
 }
 
 fn tool_attrs(tool: &ToolFacts) -> HashMap<String, RestrictedExpression> {

@@ -42,8 +42,14 @@ impl<'t> Subject<'t> {
         &self.server
     }
 
-    pub(crate) fn in_tier(&mut self, tier: Tier) {
+    pub(crate) fn in_tier(&mut self, tier: Tier) -> &Self {
         self.tier = Some(tier);
+        self
+    }
+
+    /// Takes the tier back. What is resolved without one is the same in each.
+    pub(crate) fn in_no_tier(&mut self) {
+        self.tier = None;
     }
 
     /// Whether the policy is satisfied, whoever asks for whatever; `None` where that is for Cedar to say.

@@ -4,7 +4,7 @@ mod compile;
 mod condition;
 
 pub use compile::compile_rules;
-pub(crate) use compile::{compile, entity};
+pub(crate) use compile::{compile, entity, entity_type};
 pub(crate) use condition::ArgumentIs;
 
 use std::fmt;

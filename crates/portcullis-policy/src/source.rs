@@ -143,16 +143,19 @@ fn lines_of(text: &str, set: &PolicySet) -> BTreeMap<PolicyId, usize> {
     let mut sources: Vec<_> = policies.chain(templates).collect();
     sources.sort_by_key(|(id, _)| ordinal(id));
     let mut lines = BTreeMap::new();
-    let mut at = 0;
+    let (mut at, mut line) = (0, 1);
     for (id, source) in sources {
         let rest = text.get(at..).unwrap_or_default();
         let start = Some(blank_bytes(rest))
             .filter(|blank| rest.get(*blank..).is_some_and(|rest| rest.starts_with(&source)))
             .or_else(|| rest.find(&source));
         // Should the parser ever print a policy otherwise, it is reported at the end of the one before.
-        let start = at + start.unwrap_or(0);
-        lines.insert(id.clone(), line_at(text, start));
-        at = start + source.len();
+        let start = start.unwrap_or(0);
+        // Counted from the policy before, so that a long file is gone through once.
+        line += newlines(rest, start);
+        lines.insert(id.clone(), line);
+        line += newlines(&source, source.len());
+        at += start + source.len();
     }
     lines
 }
@@ -178,7 +181,12 @@ fn blank_bytes(text: &str) -> usize {
 }
 
 fn line_at(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+    newlines(text, offset) + 1
+}
+
+/// How many lines end in the first `bytes` of a text.
+fn newlines(text: &str, bytes: usize) -> usize {
+    text.bytes().take(bytes).filter(|byte| *byte == b'\n').count()
 }
 
 /// Marks that turn text around, characters without width, and controls other than tab.

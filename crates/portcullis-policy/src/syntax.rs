@@ -34,7 +34,7 @@ pub(crate) enum ResourceScope {
     Open,
 }
 
-/// What the conditions of a policy look at besides the agent, the tool and the tier.
+/// What the conditions of a policy look at besides the agent and the tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reads {
     pub(crate) arguments: bool,
@@ -42,6 +42,8 @@ pub(crate) struct Reads {
     pub(crate) tags: TagKeys,
     pub(crate) arguments_hash: bool,
     pub(crate) now: bool,
+    /// Which question is put, or in which tier.
+    pub(crate) question: bool,
 }
 
 impl Reads {
@@ -50,6 +52,7 @@ impl Reads {
         tags: TagKeys::NONE,
         arguments_hash: false,
         now: false,
+        question: false,
     };
 
     pub(crate) const ALL: Self = Self {
@@ -57,6 +60,7 @@ impl Reads {
         tags: TagKeys::All,
         arguments_hash: true,
         now: true,
+        question: true,
     };
 
     pub(crate) fn extend(&mut self, other: &Self) {
@@ -64,6 +68,7 @@ impl Reads {
         self.tags.extend(&other.tags);
         self.arguments_hash |= other.arguments_hash;
         self.now |= other.now;
+        self.question |= other.question;
     }
 
     /// Whether the answer can differ from call to call.
@@ -85,13 +90,15 @@ impl Reads {
             Expr::Literal(pst::Literal::EntityUID(uid)) => self.arguments |= is(&uid.ty, "Args"),
             Expr::Literal(_) | Expr::Slot(_) => {}
             Expr::Var(var) => {
-                // All of the context at once, however it is used.
-                if *var == pst::Var::Context {
-                    self.extend(&Self::ALL);
+                match var {
+                    // All of the context at once, however it is used.
+                    pst::Var::Context => self.extend(&Self::ALL),
+                    pst::Var::Action => self.question = true,
+                    _ => {}
                 }
             }
             Expr::GetAttr { expr, attr } if **expr == Expr::Var(pst::Var::Context) => match attr.as_str() {
-                "tier" => {}
+                "tier" => self.question = true,
                 "args" => self.arguments = true,
                 "argsHash" => self.arguments_hash = true,
                 "now" => self.now = true,
@@ -232,9 +239,21 @@ mod tests {
     #[test]
     fn what_a_condition_reads_is_found_wherever_it_stands() {
         check(
-            r#"resource.name == "x" && context.tier == Mcp::Tier::"plan""#,
+            r#"resource.name == "x" && principal == Mcp::Agent::"a""#,
             &Reads::NOTHING,
         );
+        for asked in [
+            r#"context.tier == Mcp::Tier::"plan""#,
+            r#"action == Mcp::Action::"call""#,
+        ] {
+            check(
+                asked,
+                &Reads {
+                    question: true,
+                    ..Reads::NOTHING
+                },
+            );
+        }
         check(
             r#"context.args.hasTag("a") && context.args.getTag("b") == "c""#,
             &tags(&["a", "b"]),

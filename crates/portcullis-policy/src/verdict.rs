@@ -6,8 +6,41 @@ use portcullis_types::{Answer, Approver, Decision, ReasonCode, Tier};
 use crate::{
     ToolFacts,
     load::{self, PolicyBase},
-    model::{Action, Unfit, World},
+    model::{Action, Unfit},
 };
+
+/// The questions that a decision comes from, in the order in which they are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// May it be called?
+    Call,
+    /// May it run unattended?
+    Unattended,
+    /// Might it, in full access? It tells `always ask` from `ask`.
+    InFullAccess,
+}
+
+impl Step {
+    pub(crate) const ALL: [Self; 3] = [Self::Call, Self::Unattended, Self::InFullAccess];
+
+    pub(crate) fn action(self) -> Action {
+        match self {
+            Self::Call => Action::Call,
+            Self::Unattended | Self::InFullAccess => Action::Unattended,
+        }
+    }
+
+    /// The tier that is asked about, where the call is made in `tier`.
+    pub(crate) fn tier(self, tier: Tier) -> Tier {
+        match self {
+            Self::Call | Self::Unattended => tier,
+            Self::InFullAccess => Tier::FullAccess,
+        }
+    }
+}
+
+/// The policies that permit, those that forbid, and what failed.
+pub(crate) type Put = (Vec<PolicyId>, Vec<PolicyId>, Vec<(PolicyId, String)>);
 
 /// What Cedar says to one request.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -41,11 +74,7 @@ impl Verdict {
 
 /// Puts a request to some of the policies: the permits and forbids that decided, and what failed. Where one forbids,
 /// the permits are not told.
-pub(crate) fn put(
-    policies: &PolicySet,
-    request: &Request,
-    entities: &Entities,
-) -> (Vec<PolicyId>, Vec<PolicyId>, Vec<(PolicyId, String)>) {
+pub(crate) fn put(policies: &PolicySet, request: &Request, entities: &Entities) -> Put {
     let response = Authorizer::new().is_authorized(request, policies, entities);
     let errors = response.diagnostics().errors().map(|error| {
         let cedar_policy::AuthorizationError::PolicyEvaluationError(error) = error;
@@ -58,31 +87,19 @@ pub(crate) fn put(
     }
 }
 
-/// Refuses a world in which an entity is missing: Cedar would go on without it.
-pub(crate) fn check_complete(world: &World) -> Result<(), Unfit> {
-    match world
-        .required
-        .iter()
-        .find(|uid| world.entities.get(uid).is_none())
-    {
-        None => Ok(()),
-        Some(uid) => Err(format!("the entity `{uid}` is missing")),
-    }
-}
-
 impl PolicyBase {
-    /// The decision on a call of `tool` in `tier`; `verdict` answers one question in one tier.
+    /// The decision on a call of `tool` in `tier`; `verdict` answers one question.
     pub(crate) fn decide_call(
         &self,
         tool: &ToolFacts,
         tier: Tier,
-        verdict: impl Fn(Action, Tier) -> Result<Verdict, Unfit>,
+        mut verdict: impl FnMut(Step) -> Result<Verdict, Unfit>,
     ) -> Result<Decision, Unfit> {
-        let call = verdict(Action::Call, tier)?;
+        let call = verdict(Step::Call)?;
         if !call.permitted {
             return Ok(self.deny(&call));
         }
-        let mut unattended = verdict(Action::Unattended, tier)?;
+        let mut unattended = verdict(Step::Unattended)?;
         if !unattended.errors.is_empty() {
             // What forbids running it unattended would only have asked: it is the failure that denies.
             unattended.reasons.clear();
@@ -101,9 +118,12 @@ impl PolicyBase {
             (ReasonCode::AskDefinitionChanged, Approver::PersonOnly)
         } else {
             // What tells `always ask` from `ask`: not even full access lifts it. Where that cannot be told, it is
-            // `always`.
-            let lifted = verdict(Action::Unattended, Tier::FullAccess)?;
-            if lifted.permitted && lifted.errors.is_empty() {
+            // `always`. In full access itself the question was put above, and not permitted.
+            let lifted = match tier {
+                Tier::FullAccess => false,
+                _ => verdict(Step::InFullAccess)?.permitted,
+            };
+            if lifted {
                 (ReasonCode::AskByPolicy, Approver::PersonOrHook)
             } else {
                 (ReasonCode::AskAlways, Approver::PersonOnly)

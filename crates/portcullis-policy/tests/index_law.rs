@@ -2,7 +2,7 @@
 //! Cedar gives over all policies: the same decision, the same reasons, the same errors.
 //!
 //! `PORTCULLIS_LAW_CASES` sets how many pairs of policies and question are tried, `PORTCULLIS_LAW_SEED` where the
-//! random numbers start; the long run is `PORTCULLIS_LAW_CASES=1000000` with `--release`.
+//! random numbers start; the long run is `cargo xtask law`.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use portcullis_policy::{CallQuestion, DecisionPoint, PolicyFile, ToolFacts, ToolHints};
 use portcullis_types::{AgentId, Tier};
 
-const DEFAULT_CASES: usize = 3_000;
+const DEFAULT_CASES: usize = 20_000;
 const QUESTIONS_PER_SET: usize = 20;
 
 /// SplitMix64: a run can be repeated from its seed.
@@ -64,7 +64,7 @@ fn server_name(random: &mut Random) -> String {
 
 fn atom(random: &mut Random) -> String {
     let key = random.one(&KEYS);
-    match random.below(24) {
+    match random.below(26) {
         0 => format!("resource.name == \"{}\"", random.one(&NAMES)),
         1 => format!("resource.name like {}", quoted(random.one(&GLOBS))),
         2 => format!("resource.server like {}", quoted(random.one(&["a*", "*b", "*"]))),
@@ -105,6 +105,15 @@ fn atom(random: &mut Random) -> String {
         // Fails on whatever is no address.
         21 => format!("(context.args.hasTag(\"{key}\") && ip(context.args.getTag(\"{key}\")).isLoopback())"),
         22 => "context.args.hasTag(resource.name)".to_owned(),
+        23 => format!(
+            "action == Mcp::Action::\"{}\"",
+            random.one(&["call", "unattended"])
+        ),
+        // Whatever asks, but with something of the call beside it, so that it is left to Cedar.
+        24 => format!(
+            "(if context.args.hasTag(\"{key}\") then context.tier else Mcp::Tier::\"plan\") == Mcp::Tier::\"{}\"",
+            random.one(&Tier::ALL).as_str()
+        ),
         _ => format!(
             "resource is Mcp::Tool in Mcp::Server::\"{}\"",
             server_name(random)

@@ -1,6 +1,6 @@
 //! Which policies the decision tables exercise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use portcullis_types::PolicyRef;
 
@@ -34,12 +34,17 @@ impl Coverage {
                 places.entry((&policy.file, policy.line)).or_insert(policy);
             }
         }
+        let decided = report.decided.iter();
+        let decided: HashSet<_> = decided.map(|policy| (&policy.file, policy.line)).collect();
+        let marked = marked_rules(policies);
         for ((file, line), policy) in places {
-            let exercised = report
-                .decided
-                .iter()
-                .any(|decided| decided.file == *file && decided.line == line);
-            let into = match (exercised, is_marked(&point, policies, policy)) {
+            let is_marked = match file.ends_with(".cedar") {
+                true => point
+                    .base()
+                    .is_some_and(|base| base.annotation(&policy.id, UNTESTED).is_some()),
+                false => marked.contains(&(file.as_str(), line)),
+            };
+            let into = match (decided.contains(&(file, line)), is_marked) {
                 (true, false) => &mut coverage.exercised,
                 (true, true) => &mut coverage.marked_in_vain,
                 (false, true) => &mut coverage.marked,
@@ -57,17 +62,17 @@ impl Coverage {
     }
 }
 
-fn is_marked(point: &DecisionPoint, files: &[PolicyFile], policy: &PolicyRef) -> bool {
-    if policy.file.ends_with(".cedar") {
-        return point
-            .base()
-            .is_some_and(|base| base.annotation(&policy.id, UNTESTED).is_some());
-    }
-    let mut files = files.iter().filter(|file| file.name == policy.file);
-    let line = files
-        .next()
-        .and_then(|file| file.text.lines().nth(policy.line - 1));
-    line.is_some_and(crate::rules::is_marked_untested)
+/// The rules that say in a comment why no case exercises them, by file and line.
+fn marked_rules(files: &[PolicyFile]) -> HashSet<(&str, usize)> {
+    let rules = files.iter().filter(|file| file.name.ends_with(".rules"));
+    let lines = rules.flat_map(|file| {
+        let lines = (1..).zip(file.text.lines());
+        lines.map(move |(line, text)| (file, line, text))
+    });
+    lines
+        .filter(|(.., text)| crate::rules::is_marked_untested(text))
+        .map(|(file, line, _)| (file.name.as_str(), line))
+        .collect()
 }
 
 #[cfg(test)]

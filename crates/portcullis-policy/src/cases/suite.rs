@@ -12,7 +12,8 @@ use super::{
     fields::{Fields, Wrong, line_of, text},
 };
 use crate::{
-    CallQuestion, DecisionPoint, ElicitationQuestion, PolicyErrors, PolicyFile, Preset, ToolFacts, ToolHints,
+    CallQuestion, DecisionPoint, PolicyErrors, PolicyFile, Preset, ServerAction, ServerQuestion, ToolFacts,
+    ToolHints,
 };
 
 pub(super) struct Suite {
@@ -38,13 +39,29 @@ enum Asked {
         arguments: String,
         now_ms: i64,
     },
-    Elicitation {
+    Server {
         source: Source,
         server: ServerId,
         transport: String,
-        mode: String,
-        host: String,
+        about: AboutServer,
     },
+}
+
+/// A question about a whole server.
+enum AboutServer {
+    Elicit { mode: String, host: String },
+    ReadResource { uri: String },
+    GetPrompt { name: String },
+}
+
+impl AboutServer {
+    fn action(&self) -> ServerAction<'_> {
+        match self {
+            Self::Elicit { mode, host } => ServerAction::Elicit { mode, host },
+            Self::ReadResource { uri } => ServerAction::ReadResource { uri },
+            Self::GetPrompt { name } => ServerAction::GetPrompt { name },
+        }
+    }
 }
 
 pub(super) struct Expected {
@@ -116,25 +133,20 @@ impl Row {
                 arguments,
                 now_ms: *now_ms,
             }),
-            Asked::Elicitation {
+            Asked::Server {
                 source,
                 server,
                 transport,
-                mode,
-                host,
-            } => {
-                let source = *source;
-                policies.decide_elicitation(&ElicitationQuestion {
-                    agent,
-                    profile,
-                    tier,
-                    source,
-                    server,
-                    transport,
-                    mode,
-                    host,
-                })
-            }
+                about,
+            } => policies.decide_server(&ServerQuestion {
+                agent,
+                profile,
+                tier,
+                source: *source,
+                server,
+                transport,
+                about: about.action(),
+            }),
         }
     }
 }
@@ -336,9 +348,23 @@ fn asked(
         };
         return Ok((format!("`{capability}`"), call));
     }
-    let Some((line, name)) = fields.text("elicit")? else {
-        return Err((fields.line(), "a case needs `tool` or `elicit`".to_owned()));
-    };
+    about_server(fields)
+}
+
+fn about_server(fields: &mut Fields<'_>) -> Result<(String, Asked), Wrong> {
+    let mut found = None;
+    for (key, what) in [
+        ("elicit", "elicitation by"),
+        ("readResource", "a resource of"),
+        ("getPrompt", "a prompt of"),
+    ] {
+        if let Some((line, name)) = fields.text(key)? {
+            found = Some((key, what, line, name.to_owned()));
+            break;
+        }
+    }
+    let needed = "a case needs `tool`, `elicit`, `readResource` or `getPrompt`";
+    let (key, what, line, name) = found.ok_or_else(|| (fields.line(), needed.to_owned()))?;
     let unknown = || {
         (
             line,
@@ -350,14 +376,25 @@ fn asked(
         .into_iter()
         .find(|known| known.as_str() == source);
     let mut text = |key, default: &str| Ok(fields.text(key)?.map_or(default, |(_, text)| text).to_owned());
-    let elicitation = Asked::Elicitation {
+    let about = match key {
+        "elicit" => AboutServer::Elicit {
+            mode: text("mode", "form")?,
+            host: text("host", "")?,
+        },
+        "readResource" => AboutServer::ReadResource {
+            uri: text("uri", "")?,
+        },
+        _ => AboutServer::GetPrompt {
+            name: text("name", "")?,
+        },
+    };
+    let asked = Asked::Server {
         source: source.ok_or_else(unknown)?,
         server: parsed(line, server)?,
         transport: text("transport", "stdio")?,
-        mode: text("mode", "form")?,
-        host: text("host", "")?,
+        about,
     };
-    Ok((format!("elicitation by `{name}`"), elicitation))
+    Ok((format!("{what} `{name}`"), asked))
 }
 
 /// One tier, a list of them, or `every`.

@@ -326,6 +326,27 @@ fn a_policy_that_fails_denies_and_is_named() {
     );
 }
 
+/// What a policy says where it fails stands in events and logs, where no argument may. The functions that would repeat
+/// what they cannot take are not to be had for arguments.
+#[test]
+fn no_function_fails_on_an_argument() {
+    for function in [
+        "ip(context.args.getTag(\"k\")).isLoopback()",
+        "decimal(context.args.getTag(\"k\")).lessThan(decimal(\"1.0\"))",
+        "datetime(context.args.getTag(\"k\")) < context.now",
+        "duration(context.args.getTag(\"k\")) < duration(\"1h\")",
+    ] {
+        let policy = format!(
+            "@id(\"f\") @description(\"d\") permit (principal, action == Mcp::Action::\"call\", resource) when {{ context.args.hasTag(\"k\") && {function} }};"
+        );
+        let told = check_errors(&[file("f.cedar", &policy)]);
+        assert!(
+            told.contains("may not be called with non-literal expressions"),
+            "{told}"
+        );
+    }
+}
+
 #[test]
 fn a_missing_entity_denies() {
     let files = [file("t.rules", "allow mcp.*.*\ndefault ask")];
@@ -523,6 +544,63 @@ fn presets_permit_elicitation_and_rules_can_deny_it() {
     // A rule that denies all tools leaves the questions alone.
     let point = DecisionPoint::load(&[file("t.rules", "deny mcp.*\nallow elicit mcp.github")]).unwrap();
     assert_eq!(decide(&point, Source::Mcp).answer, Answer::Allow);
+}
+
+/// What a missing entity, a failing policy and missing policies come to in questions about a whole server.
+#[test]
+fn questions_about_servers_deny_what_fails() {
+    let agent = AgentId::default();
+    let server: ServerId = "github".parse().unwrap();
+    let question = |about| ServerQuestion {
+        agent: &agent,
+        profile: &agent,
+        tier: Tier::FullAccess,
+        source: Source::Mcp,
+        server: &server,
+        transport: "stdio",
+        about,
+    };
+    let (elicit, read, get) = (
+        ServerAction::Elicit {
+            mode: "form",
+            host: "",
+        },
+        ServerAction::ReadResource { uri: "file:///a" },
+        ServerAction::GetPrompt { name: "a" },
+    );
+    let rules = "allow elicit mcp.*\nallow readResource mcp.*\nallow getPrompt mcp.*\n";
+    for (about, action) in [(elicit, "elicit"), (read, "readResource"), (get, "getPrompt")] {
+        let asked = question(about);
+        let point = DecisionPoint::load(&[file("t.rules", rules)]).unwrap();
+        assert_eq!(point.decide_server(&asked).answer, Answer::Allow, "{action}");
+        let none = DecisionPoint::deny_all().decide_server(&asked);
+        check_named(&none, Answer::Deny, ReasonCode::DenyNoPolicies, &[]);
+        let closed = DecisionPoint::load(&[file("t.rules", "allow mcp.*")]).unwrap();
+        check_named(
+            &closed.decide_server(&asked),
+            Answer::Deny,
+            ReasonCode::DenyByDefault,
+            &[],
+        );
+        let failing = OVERFLOW.replace("\"call\"", &format!("\"{action}\""));
+        let failing = DecisionPoint::load(&[file("t.rules", rules), file("x.cedar", &failing)]).unwrap();
+        check_named(
+            &failing.decide_server(&asked),
+            Answer::Deny,
+            ReasonCode::DenyEvaluationError,
+            &["x.cedar:1 (broken)"],
+        );
+        let (mut world, _) = point.base().unwrap().model.server_question(&asked).unwrap();
+        for uid in world.required.clone() {
+            let whole = world.entities.clone();
+            world.entities = world.entities.remove_entities([uid.clone()]).unwrap();
+            assert_eq!(
+                world.check_complete().unwrap_err(),
+                format!("the entity `{uid}` is missing")
+            );
+            world.entities = whole;
+        }
+    }
 }
 
 /// The same rules as the text they compile to.

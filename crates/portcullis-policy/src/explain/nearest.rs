@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cedar_policy::{Context, Policy, PolicySet, PrincipalConstraint, pst};
 use portcullis_types::Hash;
 
-use super::NearestPolicy;
+use super::{NearestPolicy, Search};
 use crate::{
     CallQuestion,
     arguments::{self, TagKeys},
@@ -29,12 +29,21 @@ struct Asked {
 impl PolicyBase {
     /// Among the policies that permit `action`, the one of which the fewest parts did not hold; one about this very
     /// tool before any other.
-    pub(super) fn nearest(&self, question: &CallQuestion<'_>, action: Action) -> Option<NearestPolicy> {
+    pub(super) fn nearest(
+        &self,
+        question: &CallQuestion<'_>,
+        action: Action,
+        search: Search,
+    ) -> Option<NearestPolicy> {
         let asked = self.asked(question, action).ok()?;
         let subject = Subject::new(question.tool);
-        let mut permits: Vec<_> = self
-            .indexed
-            .iter()
+        let positions = match search {
+            Search::All => (0..self.indexed.len()).collect(),
+            Search::Tool => self.index.candidates(&subject, question.tool.capability.tool()),
+        };
+        let mut permits: Vec<_> = positions
+            .into_iter()
+            .filter_map(|position| self.indexed.get(position))
             .filter(|policy| policy.syntax.permits && policy.syntax.is_about(action))
             .filter_map(|policy| {
                 Some((

@@ -1,5 +1,7 @@
 //! The lints of rules.
 
+use std::collections::HashMap;
+
 use portcullis_types::CapabilityId;
 
 use super::{Finding, Lint, catalog::server_id};
@@ -104,11 +106,13 @@ pub(super) fn shadowed(files: &[PolicyFile]) -> Vec<Finding> {
             }
         }
     }
+    let servers = Servers::of(&placed);
     let each = placed.iter().enumerate().filter_map(|(position, rule)| {
-        let others = placed.iter().enumerate().filter(|(other, _)| *other != position);
-        let mut outdone_by =
+        let others = servers.may_cover(rule).filter(|other| *other != position);
+        let others = others.filter_map(|other| Some((other, placed.get(other)?)));
+        let outdone_by =
             others.filter(|(other, by)| outdoes(by, rule) && (*other < position || !outdoes(rule, by)));
-        let (_, by) = outdone_by.next()?;
+        let (_, by) = outdone_by.min_by_key(|(other, _)| *other)?;
         Some(Finding {
             file: rule.file.name.clone(),
             line: rule.line,
@@ -117,6 +121,34 @@ pub(super) fn shadowed(files: &[PolicyFile]) -> Vec<Finding> {
         })
     });
     each.collect()
+}
+
+/// The positions of rules by the server that they name, so that not each is compared with each.
+#[derive(Default)]
+struct Servers {
+    named: HashMap<String, Vec<usize>>,
+    /// Those that name none, or many.
+    wild: Vec<usize>,
+}
+
+impl Servers {
+    fn of(placed: &[Placed<'_>]) -> Self {
+        let mut servers = Self::default();
+        for (position, rule) in placed.iter().enumerate() {
+            match rule.pattern.servers.name.literal() {
+                Some(name) => servers.named.entry(name).or_default().push(position),
+                None => servers.wild.push(position),
+            }
+        }
+        servers
+    }
+
+    /// The rules whose pattern of servers may cover that of `rule`: one name covers no wildcard.
+    fn may_cover(&self, rule: &Placed<'_>) -> impl Iterator<Item = usize> {
+        let name = rule.pattern.servers.name.literal();
+        let named = name.and_then(|name| self.named.get(&name));
+        named.into_iter().flatten().chain(&self.wild).copied()
+    }
 }
 
 fn outdoes(by: &Placed<'_>, rule: &Placed<'_>) -> bool {

@@ -19,17 +19,39 @@ pub(crate) struct CompiledRules {
     pub(crate) defaults: Vec<usize>,
 }
 
+/// What the policies of rules are made for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To be decided by. Their ids and descriptions stand in their references alone: the library parses the name of
+    /// each annotation anew, which costs as much as all else about a policy.
+    Decide,
+    /// To be read, with their annotations.
+    Read,
+}
+
 /// Compiles the rules of a file, as far as they are rules; all that is wrong goes to `errors`.
 pub(crate) fn compile(file: &PolicyFile, errors: &mut Vec<PolicyError>) -> CompiledRules {
+    compile_for(Purpose::Decide, file, errors)
+}
+
+fn compile_for(purpose: Purpose, file: &PolicyFile, errors: &mut Vec<PolicyError>) -> CompiledRules {
     let (rules, wrong) = parse(file);
     errors.extend(wrong);
     let mut compiled = CompiledRules::default();
+    let names = match Names::new() {
+        Ok(names) => names,
+        Err(error) => {
+            let problem = PolicyProblem::Internal(format!("the rules cannot be compiled: {error}"));
+            errors.push(PolicyError::new(&file.name, 1, problem));
+            return compiled;
+        }
+    };
     for (line, rule) in rules {
         if matches!(rule, Rule::DefaultDeny | Rule::DefaultAsk) {
             compiled.defaults.push(line);
         }
         for draft in drafts(&rule) {
-            match draft.policy(file, line, &rule) {
+            match draft.policy(&names, purpose, file, line, &rule) {
                 Ok(policy) => compiled.policies.push(policy),
                 Err(error) => {
                     let problem = PolicyProblem::Internal(format!("the rule cannot be compiled: {error}"));
@@ -50,16 +72,35 @@ pub(crate) fn compile(file: &PolicyFile, errors: &mut Vec<PolicyError>) -> Compi
 pub fn compile_rules(file: &PolicyFile) -> Result<String, PolicyErrors> {
     let mut errors = Vec::new();
     crate::source::check_text(file, &mut errors);
-    let compiled = compile(file, &mut errors);
+    let compiled = compile_for(Purpose::Read, file, &mut errors);
     if !errors.is_empty() {
         return Err(PolicyErrors(errors));
     }
-    let texts: Vec<_> = compiled
-        .policies
-        .iter()
-        .map(|loaded| loaded.policy.to_string())
+    // Each apart: laying out a text takes time that grows with the square of its length.
+    let each = compiled.policies.iter();
+    let texts: Result<Vec<_>, _> = each
+        .map(|loaded| crate::format::pretty(file, &loaded.policy.to_string()))
         .collect();
-    crate::format::pretty(file, &texts.join("\n\n"))
+    Ok(texts?.join("\n"))
+}
+
+/// The types of the schema's entities, each name parsed once for a file.
+struct Names {
+    action: pst::EntityType,
+    server: pst::EntityType,
+    tier: pst::EntityType,
+    tool: pst::EntityType,
+}
+
+impl Names {
+    fn new() -> Result<Self, pst::PstConstructionError> {
+        Ok(Self {
+            action: entity_type("Action")?,
+            server: entity_type("Server")?,
+            tier: entity_type("Tier")?,
+            tool: entity_type("Tool")?,
+        })
+    }
 }
 
 /// One policy of a rule, before it has a place.
@@ -178,13 +219,21 @@ fn servers(pattern: &ServerPattern) -> Scope {
 impl Draft<'_> {
     fn policy(
         &self,
+        names: &Names,
+        purpose: Purpose,
         file: &PolicyFile,
         line: usize,
         rule: &Rule,
     ) -> Result<LoadedPolicy, pst::PstConstructionError> {
         let id = format!("{}#L{line}{}", file.name, self.suffix);
         let description = rule.to_string();
-        let template = self.template(&id, &description)?;
+        let mut template = self.template(names, &id)?;
+        if purpose == Purpose::Read {
+            template = template.with_annotations(BTreeMap::from([
+                ("id".to_owned(), pst::SmolStr::from(id.as_str())),
+                ("description".to_owned(), pst::SmolStr::from(description.as_str())),
+            ]));
+        }
         let policy = Policy::from_pst(pst::Policy::Static(template.try_into()?))?;
         let reference = PolicyRef {
             id,
@@ -195,35 +244,31 @@ impl Draft<'_> {
         Ok(LoadedPolicy { policy, reference })
     }
 
-    fn template(&self, id: &str, description: &str) -> Result<pst::Template, pst::PstConstructionError> {
-        let mut actions = Vec::new();
-        for action in self.actions {
-            actions.push(entity("Action", action)?);
-        }
+    fn template(&self, names: &Names, id: &str) -> Result<pst::Template, pst::PstConstructionError> {
+        let actions: Vec<_> = self
+            .actions
+            .iter()
+            .map(|action| entity(&names.action, action))
+            .collect();
         let action = match actions.as_slice() {
             [one] => pst::ActionConstraint::Eq(one.clone()),
             _ => pst::ActionConstraint::In(actions),
         };
-        let annotations = BTreeMap::from([
-            ("id".to_owned(), pst::SmolStr::from(id)),
-            ("description".to_owned(), pst::SmolStr::from(description)),
-        ]);
         let mut clauses = Vec::new();
         clauses.extend(
             self.condition()
                 .map(|condition| pst::Clause::When(Arc::new(condition))),
         );
         if self.lifted_by_full_access {
-            clauses.push(pst::Clause::Unless(Arc::new(is_full_access()?)));
+            clauses.push(pst::Clause::Unless(Arc::new(is_full_access(names))));
         }
         pst::Template::new(
             id,
             self.effect,
             pst::PrincipalConstraint::Any,
             action,
-            self.scope.constraint()?,
+            self.scope.constraint(names),
         )
-        .with_annotations(annotations)
         .try_with_clauses(clauses)
     }
 }
@@ -245,15 +290,15 @@ impl Draft<'_> {
 }
 
 impl Scope {
-    fn constraint(&self) -> Result<pst::ResourceConstraint, pst::PstConstructionError> {
+    fn constraint(&self, names: &Names) -> pst::ResourceConstraint {
         use pst::{EntityOrSlot::Entity, ResourceConstraint};
-        Ok(match self {
+        match self {
             Self::Any | Self::When { server: None, .. } => ResourceConstraint::Any,
-            Self::Tool(id) => ResourceConstraint::Eq(Entity(entity("Tool", id)?)),
+            Self::Tool(id) => ResourceConstraint::Eq(Entity(entity(&names.tool, id))),
             Self::Server(id) | Self::When { server: Some(id), .. } => {
-                ResourceConstraint::In(Entity(entity("Server", id)?))
+                ResourceConstraint::In(Entity(entity(&names.server, id)))
             }
-        })
+        }
     }
 }
 
@@ -289,13 +334,13 @@ fn matches_glob(attr: &str, glob: &Glob) -> pst::Expr {
     }
 }
 
-fn is_full_access() -> Result<pst::Expr, pst::PstConstructionError> {
-    let full_access = pst::Expr::Literal(pst::Literal::EntityUID(entity("Tier", "full_access")?));
-    Ok(binary(
+fn is_full_access(names: &Names) -> pst::Expr {
+    let full_access = pst::Expr::Literal(pst::Literal::EntityUID(entity(&names.tier, "full_access")));
+    binary(
         pst::BinaryOp::Eq,
         attribute(pst::Var::Context, "tier"),
         full_access,
-    ))
+    )
 }
 
 fn attribute(of: pst::Var, attr: &str) -> pst::Expr {
@@ -305,8 +350,15 @@ fn attribute(of: pst::Var, attr: &str) -> pst::Expr {
     }
 }
 
+/// The type of this name in the schema.
+pub(crate) fn entity_type(name: &str) -> Result<pst::EntityType, pst::PstConstructionError> {
+    pst::Name::qualified(["Mcp"], name).map(pst::EntityType::from_name)
+}
+
 /// The entity of this type and id.
-pub(crate) fn entity(kind: &str, id: &str) -> Result<pst::EntityUID, pst::PstConstructionError> {
-    let ty = pst::EntityType::from_name(pst::Name::qualified(["Mcp"], kind)?);
-    Ok(pst::EntityUID { ty, eid: id.into() })
+pub(crate) fn entity(ty: &pst::EntityType, id: &str) -> pst::EntityUID {
+    pst::EntityUID {
+        ty: ty.clone(),
+        eid: id.into(),
+    }
 }
