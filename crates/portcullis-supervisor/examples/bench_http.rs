@@ -168,7 +168,7 @@ fn spec(address: SocketAddr) -> Result<ServerSpec, Failure> {
         transport: TransportSpec::Http(HttpSpec {
             url: Url::parse(&format!("http://{address}/mcp"))?,
             headers: BTreeMap::new(),
-            egress: vec![format!("http://{address}").parse()?],
+            egress: vec![format!("http://{address}").parse()?].into(),
         }),
         timeouts: Timeouts::uniform(Duration::from_secs(30)),
         protocol: Protocol::Initialize,

@@ -91,7 +91,7 @@ pub(super) fn http_client(
         value.set_sensitive(true);
         headers.insert(parsed, value);
     }
-    let mut rules = EgressRules::new(spec.egress.clone());
+    let mut rules = EgressRules::new(spec.egress.to_vec());
     if let Some(hub) = &terms.hub {
         rules = rules.within(hub.clone());
     }
