@@ -18,6 +18,12 @@ const BENCHES: &[(&str, &str, &str, &str)] = &[
         "putting and getting blobs, beside plain files",
     ),
     (
+        "config",
+        "portcullis-config",
+        "bench_config",
+        "reading 1,000 to 100,000 servers, and documents made to be slow",
+    ),
+    (
         "http",
         "portcullis-supervisor",
         "bench_http",

@@ -1,15 +1,18 @@
 //! Judges drafts by the rules of their profile and turns those that pass into [`ServerSpec`]s.
 
-use portcullis_types::{EgressRule, ServerId};
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
+
+use portcullis_types::ServerId;
 use secrecy::ExposeSecret;
 
 use crate::{
-    Code, Environment, Limits, Options, Origin, ProcessLimits, Profile, ResolveError, ServerSpec, Severity,
+    Code, Egress, Environment, Limits, Options, Origin, ProcessLimits, Profile, ResolveError, ServerSpec, Severity,
     Sources, Template, TransportSpec,
     draft::{Declared, Draft, EgressSource},
+    env_file::EnvFile,
     network::NetworkDraft,
     secrets,
-    source::{Sink, quote},
+    source::{MAX_NAME, Sink, quote},
     value::{Span, Spanned},
 };
 
@@ -20,6 +23,7 @@ mod stdio;
 mod timeouts;
 
 pub(crate) use http::derived_rule;
+pub(crate) use program::is_command_line;
 pub(crate) use timeouts::strict_range;
 
 /// What a server is judged by besides its own fields.
@@ -28,13 +32,16 @@ pub(crate) struct Context<'a> {
     pub(crate) environment: &'a dyn Environment,
     pub(crate) profile: Profile,
     pub(crate) egress: EgressSource,
-    pub(crate) allowed_hosts: Vec<EgressRule>,
+    /// What the document allows all its servers.
+    pub(crate) allowed_hosts: Egress,
     /// The way to all its HTTP servers.
     pub(crate) network: NetworkDraft,
     /// The timeout that the document gives for all its servers, in milliseconds.
     pub(crate) timeout: Option<u64>,
     /// The plugin that declares the servers.
     pub(crate) plugin: Option<String>,
+    /// The files of variables, by path, that were read so far; `None` for one that cannot be read.
+    pub(crate) env_files: RefCell<HashMap<String, Option<Rc<EnvFile>>>>,
 }
 
 /// The spec, or `None` where there was an error; each is in `sink` then.
@@ -102,6 +109,17 @@ fn id(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> ServerId {
             draft.name.span,
             "a server's name is empty",
             "give it a name, unique in the hub",
+        );
+    } else if name.chars().nth(MAX_NAME).is_some() {
+        let message = format!(
+            "the server's name {} has more than {MAX_NAME} characters",
+            quote(name)
+        );
+        sink.error(
+            Code::BadValue,
+            draft.name.span,
+            message,
+            "give it a short name, and put the rest into `description`",
         );
     } else if name.contains(char::is_control) {
         let message = format!("the server's name {} holds a control character", quote(name));
@@ -269,12 +287,24 @@ fn unresolved(
                 format!("`{field}` needs the file {}, which cannot be read", quote(path)),
                 "give the absolute path of a text file that this user may read".to_owned(),
             ),
-            ResolveError::Keyring(entry) => (
+            ResolveError::Keyring(entry) if context.environment.has_keyring() => (
                 format!(
-                    "`{field}` needs the keyring's entry {}, which is not there, or there is no keyring",
+                    "`{field}` needs the keyring's entry {}, which is not there, or cannot be read",
                     quote(entry)
                 ),
-                "add the entry to the keyring, or use `${env:NAME}` or `${file:/path}`".to_owned(),
+                "add the entry to the keyring and unlock it, or use `${env:NAME}` or `${file:/path}`"
+                    .to_owned(),
+            ),
+            ResolveError::Keyring(entry) => (
+                format!(
+                    "`{field}` needs the keyring's entry {}, and this program was built without a keyring",
+                    quote(entry)
+                ),
+                "build it with the feature `keyring`, or use `${env:NAME}` or `${file:/path}`".to_owned(),
+            ),
+            ResolveError::TooLong => (
+                format!("`{field}` comes to more than {} bytes", Template::MAX_BYTES),
+                "have the server read a long text from a file of its own".to_owned(),
             ),
             ResolveError::EnvFile { path, name } => (
                 format!("`{field}` is not set by {}", quote(path)),

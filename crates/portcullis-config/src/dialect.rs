@@ -214,7 +214,7 @@ fn shapes(object: &Object, json: bool) -> Vec<(Dialect, &Member)> {
         shapes.extend(object.get(key).map(|member| (dialect, member)));
     }
     if let Some(extensions) = object.get("extensions")
-        && (any_server(&extensions.value, &["cmd", "uri", "type"]) || is_empty(&extensions.value))
+        && (any_server(&extensions.value, &["cmd", "uri", "type", "config"]) || is_empty(&extensions.value))
     {
         shapes.push((Dialect::Goose, extensions));
     }

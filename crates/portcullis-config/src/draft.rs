@@ -15,6 +15,9 @@ use crate::{
 /// The longest timeout that any field takes: a day.
 pub(crate) const MAX_MILLISECONDS: u64 = 86_400_000;
 
+/// The most egress rules in one list: each server's url is held against all of them.
+const MAX_RULES: usize = 256;
+
 /// A document as its dialect read it.
 #[derive(Default)]
 pub(crate) struct DraftDocument {
@@ -266,7 +269,13 @@ pub(crate) fn egress_rules(
     sink: &mut Sink<'_>,
 ) -> Vec<Spanned<EgressRule>> {
     let mut rules = Vec::new();
-    for text in fields.texts(name, sink) {
+    for (text, count) in fields.texts(name, sink).into_iter().zip(1..) {
+        if count > MAX_RULES {
+            let message = format!("`{name}` has more than {MAX_RULES} rules");
+            let help = "write one rule for many hosts: `*.example.com`";
+            sink.error(Code::BadValue, text.span, message, help);
+            break;
+        }
         match text.value.parse() {
             Ok(value) => rules.push(Spanned {
                 value,

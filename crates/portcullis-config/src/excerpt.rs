@@ -3,7 +3,7 @@
 //! Shown of a document are the names of fields, numbers, the values of a few fields that never hold a secret, and
 //! references; everything else is an ellipsis. Where the text could not be read, nothing but names is shown.
 
-use std::fmt::Write;
+use std::{cell::RefCell, fmt::Write};
 
 use crate::{
     Diagnostic, Document, Options, Severity,
@@ -61,6 +61,18 @@ pub struct Excerpts {
     /// What may be shown, and the texts that otherwise may not; each in the order of the document.
     shown: Vec<Span>,
     hidden: Vec<Span>,
+    /// The line that was shown last: a document may be one long line, with all its findings in it.
+    last: RefCell<Option<Line>>,
+}
+
+/// A line as it may be shown.
+struct Line {
+    start: usize,
+    end: usize,
+    /// Where each character stands, and what is shown of it. Of characters side by side that are not shown, the
+    /// first alone is here, as an ellipsis.
+    cells: Vec<(usize, char)>,
+    indent: usize,
 }
 
 impl Excerpts {
@@ -77,6 +89,7 @@ impl Excerpts {
         let mut excerpts = Self {
             shown: Vec::new(),
             hidden: Vec::new(),
+            last: RefCell::new(None),
             source,
         };
         match parsed {
@@ -120,33 +133,36 @@ impl Excerpts {
     /// The line as it may be shown, and where in it to underline how much.
     fn excerpt(&self, diagnostic: &Diagnostic) -> Option<(String, usize, usize)> {
         let span = self.source.own(diagnostic.span);
-        let text = &self.source.text;
-        let start = text.get(..span.start)?.rfind('\n').map_or(0, |at| at + 1);
-        let line = text.get(start..)?.lines().next()?;
-        if line.trim().is_empty() {
-            return None;
-        }
-        let end = span.end.min(start + line.len());
-        let mut cells: Vec<char> = Vec::new();
-        let (mut from, mut to) = (None, None);
-        for (at, c) in line.char_indices() {
+        let start = self.source.line_start(span.start);
+        let mut last = self.last.borrow_mut();
+        let line = match last.take().filter(|line| line.start == start) {
+            Some(line) => line,
+            None => self.line(start)?,
+        };
+        let window = line.window(span);
+        *last = Some(line);
+        window
+    }
+
+    fn line(&self, start: usize) -> Option<Line> {
+        let text = self.source.text.get(start..)?.lines().next()?;
+        let mut cells: Vec<(usize, char)> = Vec::new();
+        for (at, c) in text.char_indices() {
             let at = start + at;
-            if at >= span.start && from.is_none() {
-                from = Some(cells.len());
-            }
-            if at >= end && to.is_none() {
-                to = Some(cells.len());
-            }
             match self.shown(at, c) {
-                Some(c) => cells.push(c),
+                Some(c) => cells.push((at, c)),
                 // One ellipsis, however long what it stands for is.
-                None if cells.last() == Some(&'…') && from != Some(cells.len()) => {}
-                None => cells.push('…'),
+                None if cells.last().is_some_and(|(_, last)| *last == '…') => {}
+                None => cells.push((at, '…')),
             }
         }
-        let from = from.unwrap_or(cells.len());
-        let to = to.unwrap_or(cells.len()).max(from + 1);
-        Some(window(&cells, from, to))
+        let indent = cells.iter().take_while(|(_, c)| *c == ' ').count();
+        Some(Line {
+            start,
+            end: start + text.len(),
+            cells,
+            indent,
+        })
     }
 
     fn shown(&self, at: usize, c: char) -> Option<char> {
@@ -225,18 +241,39 @@ impl std::fmt::Debug for Excerpts {
     }
 }
 
-/// As much of a long line as shows what is underlined.
-fn window(cells: &[char], from: usize, to: usize) -> (String, usize, usize) {
-    let indent = cells.iter().take_while(|c| **c == ' ').count().min(from);
-    let first = if to.saturating_sub(indent) <= WIDEST {
-        indent
-    } else {
-        from.saturating_sub(WIDEST / 4)
-    };
-    let shown: String = cells.iter().skip(first).take(WIDEST).collect();
-    let from = from - first;
-    let to = (to - first).min(WIDEST);
-    (shown.trim_end().to_owned(), from, to.saturating_sub(from).max(1))
+impl Line {
+    /// As much of the line as shows what is underlined, and where in it to underline how much.
+    fn window(&self, span: Span) -> Option<(String, usize, usize)> {
+        if self.cells.len() == self.indent {
+            return None;
+        }
+        let place = |at: usize| self.cells.partition_point(|(start, _)| *start < at);
+        let (from, to) = (place(span.start), place(span.end.min(self.end)));
+        // What is underlined may start inside of what an ellipsis stands for: it has one of its own then.
+        let splits = from > 0
+            && span.start < self.end
+            && self.cells.get(from - 1).is_some_and(|(_, c)| *c == '…')
+            && self.cells.get(from).is_none_or(|(start, _)| *start > span.start);
+        let to = (to + usize::from(splits)).max(from + 1);
+        let indent = self.indent.min(from);
+        let first = if to.saturating_sub(indent) <= WIDEST {
+            indent
+        } else {
+            from.saturating_sub(WIDEST / 4)
+        };
+        let before = self.cells.get(first..from)?.iter();
+        let after = self.cells.get(from..)?.iter();
+        let own = splits.then_some('…');
+        let shown: String = before
+            .map(|(_, c)| *c)
+            .chain(own)
+            .chain(after.map(|(_, c)| *c))
+            .take(WIDEST)
+            .collect();
+        let from = from - first;
+        let to = (to - first).min(WIDEST);
+        Some((shown.trim_end().to_owned(), from, to.saturating_sub(from).max(1)))
+    }
 }
 
 /// The names of fields in a text that could not be read: quoted before a colon, or bare at the start of a line.

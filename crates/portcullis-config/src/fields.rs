@@ -2,7 +2,7 @@
 
 use crate::{
     Code, Fate,
-    source::{Sink, quote},
+    source::{Sink, quote, short},
     value::{Member, Node, Object, Span, Spanned, Value},
 };
 
@@ -13,6 +13,8 @@ pub(crate) struct Fields<'t> {
     asked: Vec<&'static str>,
     /// What stands before the names in reports: `timeouts.`.
     prefix: &'static str,
+    /// Whether the prefix is left out of what the fields are carried to.
+    lifted: bool,
     /// What became of fields, where it is more than that they were read.
     fates: Vec<(&'static str, Fate)>,
     /// What became of the members of a field.
@@ -26,6 +28,7 @@ impl<'t> Fields<'t> {
             of,
             asked: Vec::new(),
             prefix: "",
+            lifted: false,
             fates: Vec::new(),
             inner: Vec::new(),
         }
@@ -34,6 +37,12 @@ impl<'t> Fields<'t> {
     /// The same, of an object that stands in a field of a server.
     pub(crate) fn under(mut self, prefix: &'static str) -> Self {
         self.prefix = prefix;
+        self
+    }
+
+    /// The same, of fields that the own format has one higher.
+    pub(crate) fn lifted(mut self) -> Self {
+        self.lifted = true;
         self
     }
 
@@ -249,8 +258,8 @@ impl<'t> Fields<'t> {
         for Member { key, value } in &object.members {
             let whose = format!("{} in `{name}`", quote(&key.value));
             if sink.is_tracing() {
-                let fate = Fate::carried(format!("{to}.{}", key.value));
-                self.inner.push((format!("{name}.{}", key.value), key.span, fate));
+                let fate = Fate::carried(member_path(to, &key.value));
+                self.inner.push((member_path(name, &key.value), key.span, fate));
             }
             pairs.extend(scalar(value, &whose, sink).map(|value| Pair {
                 name: key.clone(),
@@ -290,7 +299,10 @@ impl<'t> Fields<'t> {
             if self.asked.iter().any(|name| *name == member.key.value) {
                 continue;
             }
-            let near = near(&member.key.value, &self.asked);
+            let near = match sink.may_suggest() {
+                true => near(&member.key.value, &self.asked),
+                false => None,
+            };
             if !all_ours && near.is_none() {
                 continue;
             }
@@ -314,10 +326,13 @@ impl<'t> Fields<'t> {
         for member in &self.object.members {
             let key = &member.key;
             let asked = self.asked.iter().any(|name| *name == key.value);
-            let path = format!("{}{}", self.prefix, key.value);
+            let path = format!("{}{}", self.prefix, short(&key.value));
             let said = self.fates.iter().find(|(name, _)| *name == key.value);
             let fate = match said {
                 Some((_, fate)) => fate.clone(),
+                None if asked && self.lifted => Fate::Carried {
+                    to: short(&key.value),
+                },
                 None if asked => Fate::Carried { to: path.clone() },
                 None if all_ours => Fate::dropped(format!("it is no field of {}", self.of)),
                 None => Fate::dropped("it is a setting of the client, and says nothing of its servers"),
@@ -329,9 +344,14 @@ impl<'t> Fields<'t> {
             }
         }
         for (path, span, fate) in self.inner {
-            sink.field(&path, span, fate);
+            sink.field(&format!("{}{path}", self.prefix), span, fate);
         }
     }
+}
+
+/// What a member of a field is called in reports.
+pub(crate) fn member_path(field: &str, member: &str) -> String {
+    format!("{field}.{}", short(member))
 }
 
 /// What became of a value became of all that is in it.
@@ -339,7 +359,7 @@ pub(crate) fn tell_all(path: &str, value: &Value, fate: &Fate, sink: &mut Sink<'
     match &value.node {
         Node::Object(object) => {
             for member in &object.members {
-                let path = format!("{path}.{}", member.key.value);
+                let path = member_path(path, &member.key.value);
                 sink.field(&path, member.key.span, fate.clone());
                 tell_all(&path, &member.value, fate, sink);
             }
@@ -418,7 +438,7 @@ fn near(key: &str, names: &[&'static str]) -> Option<&'static str> {
         .iter()
         // Not even the lengths are near: no need to compare letter by letter.
         .filter(|name| name.len().abs_diff(key.len()) * 3 <= name.len())
-        .map(|name| (strsim::damerau_levenshtein(&key, &plain(name)), *name))
+        .map(|name| (strsim::osa_distance(&key, &plain(name)), *name))
         .filter(|(distance, name)| *distance * 3 <= name.len())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)

@@ -1,16 +1,17 @@
 //! From a document of any dialect to one of Portcullis' own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use portcullis_types::{EgressRule, ServerId};
 use serde::Serialize;
 
 use crate::{
-    Code, Diagnostic, Dialect, Document, Environment, Fate, FieldReport, Options, Severity,
-    build::{Context, build, derived_rule},
+    Code, Diagnostic, Dialect, Document, Egress, Environment, Fate, FieldReport, Options, Severity,
+    bounded::Bounded,
+    build::{Context, build, derived_rule, is_command_line},
     draft::{Draft, EgressSource},
     normalize::{normalize, read_draft, read_text},
-    source::{Sink, Source, apply},
+    source::{Sink, Source, Traced, apply, short},
 };
 
 mod secret;
@@ -24,7 +25,7 @@ pub struct Imported {
     /// The same servers in Portcullis' own format, as YAML.
     pub config: String,
     /// Where each HTTP server of it may connect.
-    pub egress: BTreeMap<ServerId, Vec<EgressRule>>,
+    pub egress: BTreeMap<ServerId, Egress>,
     /// What became of each field of the document.
     pub fields: Vec<FieldReport>,
     /// The variables that must be set, since a literal secret has become a reference.
@@ -60,19 +61,21 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
         trace: true,
         ..options.clone()
     };
+    let environment: &dyn Environment = &Bounded::new(environment);
     let normalized = normalize(std::slice::from_ref(document), &options, environment);
     let mut imported = Imported {
-        fields: normalized.fields,
         diagnostics: normalized.diagnostics,
         ..Imported::default()
     };
     let Ok(source) = read_text(document, &options) else {
         return imported;
     };
-    let mut sink = Sink::new(&source);
+    let mut sink = Sink::tracing(&source, true);
     let Some((dialect, mut read)) = read_draft(document, &source, &options, &mut sink) else {
+        imported.fields = normalized.fields;
         return imported;
     };
+    let mut fields = Fields::of(sink.take_fields());
     imported.dialect = Some(dialect);
     let context = Context::of(document, &read, &options, environment, &mut sink);
     let starting: BTreeSet<_> = normalized.specs.iter().map(|spec| spec.id.clone()).collect();
@@ -89,23 +92,17 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
             Judgement::Bad => false,
         };
         if !kept || ids.contains(&id) {
-            imported.left_out.push(draft.name.value.clone());
-            drop_fields(
-                &draft,
-                "the server is left out: see what is said of it",
-                |_| true,
-                &mut imported.fields,
-            );
+            imported.left_out.push(short(&draft.name.value));
+            fields.drop(&draft, "the server is left out: see what is said of it", |_| true);
             continue;
         }
         ids.insert(id.clone());
-        drop_unused(&draft, &mut imported.fields);
+        drop_unused(&draft, &mut fields);
         let egress = egress(&draft, &context);
         if draft.has_url {
-            let allowed = read.hub.allowed_hosts.iter().map(|rule| rule.value.clone());
             imported
                 .egress
-                .insert(id.clone(), allowed.chain(egress.iter().cloned()).collect());
+                .insert(id.clone(), context.allowed_hosts.with(egress.clone()));
         }
         let replaced = secret::replace(&mut draft, &id, &context, &mut variables, &source);
         changes.extend(replaced.changes);
@@ -115,7 +112,8 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
     let hub = ServerId::from_display_name("hub");
     let replaced = secret::replace_of_all(&mut read.hub.network, &hub, &mut variables, &source);
     imported.to_set.extend(replaced.to_set);
-    apply(&changes, &mut imported.fields);
+    apply(&changes, &mut fields.all);
+    imported.fields = fields.all.into_iter().map(|field| field.report).collect();
     imported.config = write::document(document, dialect, &read, &servers);
     imported
 }
@@ -132,14 +130,10 @@ enum Judgement {
 /// Whether a server can be carried over.
 fn judge(draft: &Draft, context: &Context<'_>, source: &Source) -> Judgement {
     // A whole command line is no program, and may hold secrets.
-    let is_line = draft.command.as_ref().is_some_and(|command| {
-        let first = command
-            .value
-            .split(char::is_whitespace)
-            .next()
-            .unwrap_or_default();
-        first.len() < command.value.len() && !first.contains(['/', '\\', '$'])
-    });
+    let is_line = draft
+        .command
+        .as_ref()
+        .is_some_and(|command| is_command_line(&command.value));
     if is_line {
         return Judgement::Bad;
     }
@@ -172,7 +166,7 @@ fn egress(draft: &Draft, context: &Context<'_>) -> Vec<EgressRule> {
 }
 
 /// Fields of the other kind of server have no effect, and are not written.
-fn drop_unused(draft: &Draft, fields: &mut [FieldReport]) {
+fn drop_unused(draft: &Draft, fields: &mut Fields) {
     let (unused, why) = if draft.has_command {
         (&draft.http_fields, "it has no effect: the server is a program")
     } else {
@@ -185,20 +179,43 @@ fn drop_unused(draft: &Draft, fields: &mut [FieldReport]) {
         return;
     }
     let is_unused = |field: &str| {
+        // Some dialects have them one deeper.
+        let field = field.strip_prefix("config.").unwrap_or(field);
         unused.iter().any(|(name, _)| {
             field
                 .strip_prefix(name)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         })
     };
-    drop_fields(draft, why, is_unused, fields);
+    fields.drop(draft, why, is_unused);
 }
 
-fn drop_fields(draft: &Draft, why: &str, which: impl Fn(&str) -> bool, fields: &mut [FieldReport]) {
-    let of_server = |field: &&mut FieldReport| field.server.as_deref() == Some(draft.name.value.as_str());
-    for field in fields.iter_mut().filter(of_server) {
-        if which(&field.field) && !matches!(field.fate, Fate::Dropped { .. }) {
-            field.fate = Fate::dropped(why);
+/// What became of each field, and which of them stand in which entry.
+struct Fields {
+    all: Vec<Traced>,
+    by_entry: HashMap<usize, Vec<usize>>,
+}
+
+impl Fields {
+    fn of(all: Vec<Traced>) -> Self {
+        let mut by_entry: HashMap<_, Vec<_>> = HashMap::new();
+        for (field, place) in all.iter().zip(0..) {
+            if let Some(entry) = field.entry {
+                by_entry.entry(entry).or_default().push(place);
+            }
+        }
+        Self { all, by_entry }
+    }
+
+    /// Says of some fields of a server that they are not carried over.
+    fn drop(&mut self, draft: &Draft, why: &str, which: impl Fn(&str) -> bool) {
+        for place in self.by_entry.get(&draft.name.span.start).into_iter().flatten() {
+            let Some(Traced { report, .. }) = self.all.get_mut(*place) else {
+                continue;
+            };
+            if which(&report.field) && !matches!(report.fate, Fate::Dropped { .. }) {
+                report.fate = Fate::dropped(why);
+            }
         }
     }
 }

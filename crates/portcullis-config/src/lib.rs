@@ -29,12 +29,14 @@
 //! Deliberately absent: any process, network, clock or file access of its own (what it needs from outside comes
 //! through [`Environment`]); any async runtime; any knowledge of MCP messages or of policies.
 
+mod bounded;
 mod build;
 mod diagnostic;
 mod dialect;
 mod diff;
 mod document;
 mod draft;
+mod egress;
 mod env_file;
 mod environment;
 mod excerpt;
@@ -53,6 +55,7 @@ pub use diagnostic::{ByteSpan, Code, Diagnostic, Severity};
 pub use dialect::{Dialect, UnknownDialect};
 pub use diff::{Diff, diff};
 pub use document::{Document, Options, Profile};
+pub use egress::Egress;
 pub use environment::{Environment, HostEnvironment, NoEnvironment};
 pub use excerpt::Excerpts;
 pub use fate::{Fate, FieldReport};

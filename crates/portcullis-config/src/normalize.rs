@@ -1,4 +1,5 @@
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, HashMap},
     path::PathBuf,
 };
@@ -6,8 +7,9 @@ use std::{
 use portcullis_types::{AgentId, Hash, ServerId, Tier};
 
 use crate::{
-    Code, Diagnostic, Dialect, Document, Environment, FieldReport, Options, Origin, Profile, ServerSpec,
-    Severity,
+    Code, Diagnostic, Dialect, Document, Egress, Environment, FieldReport, Options, Origin, Profile,
+    ServerSpec, Severity,
+    bounded::Bounded,
     build::{Context, build, strict_range},
     dialect,
     draft::{Draft, DraftDocument, HubDraft},
@@ -67,11 +69,15 @@ pub struct Setting<T> {
 /// or a warning where it is just the same in another document. Where a later document has a server under another
 /// id that starts or reaches the very same thing, the first stands as well, with a warning: it is started once.
 /// Within one document two names for one thing are taken as meant, with a warning.
+///
+/// It takes time and memory in proportion to the documents. Each file is read once, and references to files count
+/// as unreadable once what they hold comes to 64 MiB, those to the keyring as missing after 1,024 entries.
 #[must_use]
 pub fn normalize(documents: &[Document], options: &Options, environment: &dyn Environment) -> Normalized {
+    let environment = Bounded::new(environment);
     let mut merge = Merge {
         options,
-        environment,
+        environment: &environment,
         normalized: Normalized::default(),
         seen: HashMap::new(),
         launched: HashMap::new(),
@@ -117,7 +123,8 @@ impl Merge<'_> {
         if let Some((_, read)) = read_draft(document, &source, self.options, &mut sink) {
             self.draft(index, document, read, &mut sink);
         }
-        self.normalized.fields.extend(sink.take_fields());
+        let fields = sink.take_fields().into_iter();
+        self.normalized.fields.extend(fields.map(|field| field.report));
         self.normalized.diagnostics.extend(sink.finish());
     }
 
@@ -227,15 +234,17 @@ impl<'a> Context<'a> {
             environment,
             profile,
             egress: read.egress,
-            allowed_hosts: read
-                .hub
-                .allowed_hosts
-                .iter()
-                .map(|rule| rule.value.clone())
-                .collect(),
+            allowed_hosts: Egress::shared(
+                read.hub
+                    .allowed_hosts
+                    .iter()
+                    .map(|rule| rule.value.clone())
+                    .collect(),
+            ),
             network: read.hub.network.clone(),
             timeout: hub_timeout(&read.hub, profile, sink),
             plugin: document.plugin.clone().or_else(|| read.plugin.clone()),
+            env_files: RefCell::default(),
         }
     }
 }

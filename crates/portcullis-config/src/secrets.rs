@@ -111,6 +111,14 @@ fn in_query(text: &str, options: &Options) -> bool {
     })
 }
 
+/// `Bearer` and its like say how a secret is used, and are none.
+pub(crate) fn after_scheme(value: &str) -> &str {
+    ["Bearer ", "bearer ", "Basic ", "Token ", "token ", "ApiKey "]
+        .iter()
+        .find_map(|scheme| value.strip_prefix(scheme))
+        .unwrap_or(value)
+}
+
 /// `scheme://user:password@host`.
 pub(crate) fn has_password(value: &str) -> bool {
     value.split("://").skip(1).any(|rest| {

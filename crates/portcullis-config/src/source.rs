@@ -6,9 +6,9 @@ use crate::{
     value::{Problem, Span, Spanned},
 };
 
-/// Most findings of one document that are kept; a hostile document could otherwise make a list far larger than
-/// itself.
-const MAX_DIAGNOSTICS: usize = 10_000;
+/// Most findings of one document that are kept, of each severity: nobody reads more, and a hostile document could
+/// otherwise make a list far larger than itself.
+const MAX_DIAGNOSTICS: usize = 1_000;
 
 /// The text of a document, and where its lines and characters lie.
 pub(crate) struct Source {
@@ -53,6 +53,12 @@ impl Source {
             start,
             end: start + span.length_bytes,
         }
+    }
+
+    /// Where the line starts that this byte stands in.
+    pub(crate) fn line_start(&self, offset: usize) -> usize {
+        let line = self.lines.partition_point(|start| *start <= offset).max(1);
+        self.lines.get(line - 1).copied().unwrap_or(0)
     }
 
     pub(crate) fn line(&self, span: Span) -> usize {
@@ -102,21 +108,40 @@ impl CharIndex {
 
 /// What was done to a field after it had been read.
 pub(crate) struct Change {
-    /// The server's name in the document.
-    pub(crate) server: String,
+    /// Where the server's entry stands: names may come twice.
+    pub(crate) entry: usize,
     /// The field of the own format.
     pub(crate) to: String,
     pub(crate) how: &'static str,
 }
+
+/// What became of a field, and in which entry it stands; `None` outside of servers.
+pub(crate) struct Traced {
+    pub(crate) entry: Option<usize>,
+    pub(crate) report: FieldReport,
+}
+
+/// Most keys of one document for which a near one is looked for.
+const MAX_SUGGESTIONS: usize = 256;
 
 /// Collects the findings of one document.
 pub(crate) struct Sink<'s> {
     source: &'s Source,
     diagnostics: Vec<Diagnostic>,
     errors: usize,
-    server: Option<Spanned<String>>,
-    fields: Option<Vec<FieldReport>>,
+    warnings: usize,
+    server: Option<Entered>,
+    fields: Option<Vec<Traced>>,
     changes: Vec<Change>,
+    suggestions: usize,
+}
+
+/// The server that findings stand in.
+struct Entered {
+    /// As [`short`] has it: it is repeated in each finding. `None` where the document gives it none.
+    name: Option<String>,
+    entry: usize,
+    line: usize,
 }
 
 impl<'s> Sink<'s> {
@@ -125,9 +150,11 @@ impl<'s> Sink<'s> {
             source,
             diagnostics: Vec::new(),
             errors: 0,
+            warnings: 0,
             server: None,
             fields: None,
             changes: Vec::new(),
+            suggestions: 0,
         }
     }
 
@@ -145,7 +172,17 @@ impl<'s> Sink<'s> {
 
     /// Says which server the findings that follow stand in.
     pub(crate) fn enter(&mut self, server: Option<&Spanned<String>>) {
-        self.server = server.cloned();
+        self.server = server.map(|server| Entered {
+            name: (!server.value.is_empty()).then(|| short(&server.value)),
+            entry: server.span.start,
+            line: self.source.line(server.span),
+        });
+    }
+
+    /// Whether a near key may still be looked for: that takes longer than all else that is done with a key.
+    pub(crate) fn may_suggest(&mut self) -> bool {
+        self.suggestions += 1;
+        self.suggestions <= MAX_SUGGESTIONS
     }
 
     /// Whether anybody wants to know what became of the fields.
@@ -157,17 +194,18 @@ impl<'s> Sink<'s> {
     pub(crate) fn field(&mut self, path: &str, span: Span, fate: Fate) {
         let Some(fields) = &mut self.fields else { return };
         let (line, column) = self.source.position(span.start);
-        fields.push(FieldReport {
-            server: self.server.as_ref().map(|server| server.value.clone()),
-            server_line: self
-                .server
-                .as_ref()
-                .map_or(0, |server| self.source.line(server.span)),
-            field: path.chars().flat_map(visible).collect(),
-            file: self.source.file.clone(),
-            line,
-            column,
-            fate,
+        let server = self.server.as_ref();
+        fields.push(Traced {
+            entry: server.map(|server| server.entry),
+            report: FieldReport {
+                server: server.and_then(|server| server.name.clone()),
+                server_line: server.map_or(0, |server| server.line),
+                field: printable(short_path(path)),
+                file: self.source.file.clone(),
+                line,
+                column,
+                fate,
+            },
         });
     }
 
@@ -179,10 +217,10 @@ impl<'s> Sink<'s> {
     }
 
     /// Takes what was said of the fields, in the order of the text.
-    pub(crate) fn take_fields(&mut self) -> Vec<FieldReport> {
+    pub(crate) fn take_fields(&mut self) -> Vec<Traced> {
         let mut fields = self.fields.take().unwrap_or_default();
         apply(&self.changes, &mut fields);
-        fields.sort_by_key(|field| (field.line, field.column));
+        fields.sort_by_key(|field| (field.report.line, field.report.column));
         fields
     }
 
@@ -198,7 +236,6 @@ impl<'s> Sink<'s> {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.errors += 1;
         self.push(Severity::Error, code, span, message.into(), help.into());
     }
 
@@ -240,24 +277,29 @@ impl<'s> Sink<'s> {
     }
 
     fn push(&mut self, severity: Severity, code: Code, span: Span, message: String, help: String) {
-        let (code, message, help) = match self.diagnostics.len() {
+        let (count, kind) = match severity {
+            Severity::Error => (&mut self.errors, "errors"),
+            Severity::Warning => (&mut self.warnings, "warnings"),
+        };
+        *count += 1;
+        let (code, message, help) = match *count - 1 {
             ..MAX_DIAGNOSTICS => (code, message, help),
             MAX_DIAGNOSTICS => (
                 Code::TooManyDiagnostics,
-                format!("only the first {MAX_DIAGNOSTICS} findings of this document are shown"),
+                format!("only the first {MAX_DIAGNOSTICS} {kind} of this document are shown"),
                 "mend these first, then check again".to_owned(),
             ),
             _ => return,
         };
         // Names reach a help text unquoted, and a parser's own message may hold a piece of the document.
-        let [message, help] = [message, help].map(|text| text.chars().flat_map(visible).collect());
+        let [message, help] = [message, help].map(printable);
         let (line, column) = self.source.position(span.start);
         let span = ByteSpan {
             offset_bytes: span.start + self.source.base,
             length_bytes: span.end.saturating_sub(span.start),
         };
         let file = self.source.file.clone();
-        let server = self.server.as_ref().map(|server| server.value.clone());
+        let server = self.server.as_ref().and_then(|server| server.name.clone());
         self.diagnostics.push(Diagnostic {
             severity,
             code,
@@ -273,17 +315,17 @@ impl<'s> Sink<'s> {
 }
 
 /// Adds to the fields' fates what was done to them after they had been read.
-pub(crate) fn apply(changes: &[Change], fields: &mut [FieldReport]) {
-    let mut known: HashMap<(&str, &str), Vec<&'static str>> = HashMap::new();
+pub(crate) fn apply(changes: &[Change], fields: &mut [Traced]) {
+    let mut known: HashMap<(usize, &str), Vec<&'static str>> = HashMap::new();
     for change in changes {
-        let hows = known.entry((&change.server, &change.to)).or_default();
+        let hows = known.entry((change.entry, &change.to)).or_default();
         if !hows.contains(&change.how) {
             hows.push(change.how);
         }
     }
-    for field in fields {
-        let Some(server) = &field.server else { continue };
-        let (to, before) = match &field.fate {
+    for Traced { entry, report } in fields {
+        let Some(entry) = entry else { continue };
+        let (to, before) = match &report.fate {
             Fate::Carried { to } => (to, None),
             Fate::Converted { to, how } => (to, Some(how.as_str())),
             Fate::Dropped { .. } => continue,
@@ -291,25 +333,54 @@ pub(crate) fn apply(changes: &[Change], fields: &mut [FieldReport]) {
         // A field that becomes several is changed when one of these is.
         let hows: Vec<_> = to
             .split(", ")
-            .filter_map(|to| known.get(&(server.as_str(), to)))
+            .filter_map(|to| known.get(&(*entry, to)))
             .flatten()
             .copied()
             .collect();
         if !hows.is_empty() {
             let how = before.into_iter().chain(hows).collect::<Vec<_>>().join("; ");
-            field.fate = Fate::Converted { to: to.clone(), how };
+            report.fate = Fate::Converted { to: to.clone(), how };
         }
+    }
+}
+
+/// The longest name of a server or a field that is repeated in findings and reports, in characters. Without such a
+/// limit one long name and many findings under it would make a report that is far larger than the document.
+pub(crate) const MAX_NAME: usize = 128;
+
+/// A name as findings and reports repeat it: cut where it is long.
+pub(crate) fn short(name: &str) -> String {
+    match name.char_indices().nth(MAX_NAME) {
+        Some((at, _)) => format!("{}…", name.split_at(at).0),
+        None => name.to_owned(),
+    }
+}
+
+/// The end of a path of many parts: what stands there says most.
+fn short_path(path: &str) -> String {
+    const MAX: usize = 3 * MAX_NAME;
+    let from = path.len().saturating_sub(MAX);
+    let at = (from..path.len()).find(|at| path.is_char_boundary(*at));
+    match path.split_at_checked(at.unwrap_or_default()) {
+        Some((before, end)) if !before.is_empty() => format!("…{end}"),
+        _ => path.to_owned(),
     }
 }
 
 /// What a user wrote, in backticks: control characters escaped, and cut where it is long.
 pub(crate) fn quote(text: &str) -> String {
     const MAX: usize = 80;
-    let mut quoted: String = text.chars().take(MAX).flat_map(visible).collect();
-    if text.chars().nth(MAX).is_some() {
+    let mut quoted = String::from("`");
+    let mut chars = text.chars();
+    chars
+        .by_ref()
+        .take(MAX)
+        .for_each(|c| push_visible(c, &mut quoted));
+    if chars.next().is_some() {
         quoted.push('…');
     }
-    format!("`{quoted}`")
+    quoted.push('`');
+    quoted
 }
 
 /// Format characters such as U+202E would turn the rest of a terminal's line around.
@@ -317,12 +388,22 @@ pub(crate) fn is_hidden(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-fn visible(c: char) -> Vec<char> {
+fn push_visible(c: char, text: &mut String) {
     if c.is_control() || is_hidden(c) {
-        c.escape_default().collect()
+        text.extend(c.escape_default());
     } else {
-        vec![c]
+        text.push(c);
     }
+}
+
+/// The text with what could do something to a terminal escaped.
+fn printable(text: String) -> String {
+    if !text.contains(|c: char| c.is_control() || is_hidden(c)) {
+        return text;
+    }
+    let mut printable = String::with_capacity(text.len());
+    text.chars().for_each(|c| push_visible(c, &mut printable));
+    printable
 }
 
 #[cfg(test)]
@@ -362,18 +443,53 @@ mod tests {
     }
 
     #[test]
+    fn long_names_are_cut_where_they_are_repeated() {
+        let long = "ä".repeat(5_000);
+        assert_eq!(short(&long).chars().count(), MAX_NAME + 1);
+        assert_eq!(short("short"), "short");
+        let path = short_path(&format!("{long}.end"));
+        assert!(
+            path.starts_with('…') && path.ends_with("ä.end") && path.len() <= 3 * MAX_NAME + 3,
+            "{path}"
+        );
+        assert_eq!(short_path("a.b"), "a.b");
+        assert_eq!(short_path(""), "");
+
+        let source = Source::new("x", "y".to_owned(), 0);
+        let mut sink = Sink::tracing(&source, true);
+        let name = Spanned {
+            value: long.clone(),
+            span: Span::default(),
+        };
+        sink.enter(Some(&name));
+        sink.field(&long, Span::default(), Fate::carried("a"));
+        sink.error(Code::Syntax, Span::default(), "no", "yes");
+        let field = sink.take_fields().remove(0).report;
+        let found = sink.finish().remove(0);
+        assert!(field.field.len() < 500, "{}", field.field.len());
+        for server in [field.server, found.server] {
+            assert!(server.is_some_and(|server| server.len() < 500));
+        }
+    }
+
+    #[test]
     fn a_flood_of_findings_is_cut_and_said_so() {
         let source = Source::new("x", "y".to_owned(), 0);
         let mut sink = Sink::new(&source);
+        for _ in 0..MAX_DIAGNOSTICS + 5 {
+            sink.warning(Code::UnknownField, Span { start: 0, end: 1 }, "no", "yes");
+        }
+        // However many warnings came before it: a document with an error must not pass for a good one.
         for _ in 0..MAX_DIAGNOSTICS + 5 {
             sink.error(Code::Syntax, Span { start: 0, end: 1 }, "no", "yes");
         }
         assert_eq!(sink.errors(), MAX_DIAGNOSTICS + 5);
         let all = sink.finish();
-        assert_eq!(all.len(), MAX_DIAGNOSTICS + 1);
-        assert_eq!(
-            all.iter().filter(|d| d.code == Code::TooManyDiagnostics).count(),
-            1
-        );
+        for severity in [Severity::Error, Severity::Warning] {
+            let of = || all.iter().filter(|found| found.severity == severity);
+            assert_eq!(of().count(), MAX_DIAGNOSTICS + 1);
+            let said = of().filter(|found| found.code == Code::TooManyDiagnostics);
+            assert_eq!(said.count(), 1);
+        }
     }
 }

@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-use portcullis_types::{EgressRule, Hash, ServerId};
+use portcullis_types::{Hash, ServerId};
 use url::Url;
 
-use crate::{Profile, Template};
+use crate::{Egress, Options, Profile, Template, secrets};
 
 /// One MCP server, whatever dialect it was written in: all that the supervisor needs to start or reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +66,29 @@ pub struct StdioSpec {
     pub cwd: Option<PathBuf>,
 }
 
+impl StdioSpec {
+    /// The secrets that stand in the arguments themselves, so far as they can be told: what follows an option that
+    /// is called after a secret, and what looks like one. Whoever shows what a program says leaves them out.
+    #[must_use]
+    pub fn secrets_in_args(&self) -> Vec<&str> {
+        let options = Options::default();
+        let mut found = Vec::new();
+        let mut wants_secret = false;
+        for arg in self.args.iter().map(Template::source) {
+            let is_option = arg.starts_with('-');
+            if wants_secret && !is_option {
+                found.push(arg);
+            } else if let Some((_, value)) =
+                secrets::in_argument(arg, &options).and_then(|from| arg.split_at_checked(from))
+            {
+                found.push(secrets::after_scheme(value));
+            }
+            wants_secret = is_option && !arg.contains('=') && secrets::name(arg, &options);
+        }
+        found
+    }
+}
+
 /// A streamable HTTP endpoint.
 ///
 /// `Debug` shows the url as [`shown_url`](Self::shown_url) does.
@@ -76,7 +99,7 @@ pub struct HttpSpec {
     /// Headers sent with each request; references are resolved when the connection is made.
     pub headers: BTreeMap<String, Template>,
     /// Where it may connect. The guarded client refuses everything else.
-    pub egress: Vec<EgressRule>,
+    pub egress: Egress,
     /// The proxy that it is reached through. One of the environment is never used.
     pub proxy: Option<Box<ProxySpec>>,
     /// Files of root certificates in PEM, by absolute paths, that are trusted beside the system's. They are read when
@@ -300,8 +323,10 @@ struct Canonical(blake3::Hasher);
 impl Canonical {
     /// Lengths keep two fields from running into each other.
     fn field(&mut self, name: &str, value: &str) {
-        self.0
-            .update(format!("{name}:{}:{value};", value.len()).as_bytes());
+        let length = value.len().to_string();
+        for part in [name, ":", &length, ":", value, ";"] {
+            self.0.update(part.as_bytes());
+        }
     }
 
     fn transport(&mut self, transport: &TransportSpec) {
@@ -327,8 +352,8 @@ impl Canonical {
                     self.field("header-name", name);
                     self.field("header-value", value.source());
                 }
-                for rule in &http.egress {
-                    self.field("egress", &rule.to_string());
+                for rules in http.egress.canonical() {
+                    self.field("egress", &rules);
                 }
                 if let Some(proxy) = &http.proxy {
                     self.field("proxy", proxy.url.as_str());
@@ -418,7 +443,7 @@ mod tests {
             let mut http = HttpSpec {
                 url: "https://example.com/mcp".parse().unwrap(),
                 headers: BTreeMap::new(),
-                egress: Vec::new(),
+                egress: Egress::default(),
                 proxy: None,
                 root_certificates: Vec::new(),
             };
@@ -475,13 +500,38 @@ mod tests {
     }
 
     #[test]
+    fn secrets_that_stand_in_arguments_are_found() {
+        let args = [
+            "serve",
+            "--token=abc-def",
+            "--api-key",
+            "ghi",
+            "--verbose",
+            "x",
+            "X-Api-Key: Bearer jkl",
+            "ghp_0123456789abcdefgh",
+        ];
+        let stdio = StdioSpec {
+            program: "/bin/x".into(),
+            args: args.iter().map(|arg| Template::parse(arg)).collect(),
+            env: BTreeMap::new(),
+            inherit_env: BTreeSet::new(),
+            cwd: None,
+        };
+        assert_eq!(
+            stdio.secrets_in_args(),
+            ["abc-def", "ghi", "jkl", "ghp_0123456789abcdefgh"]
+        );
+    }
+
+    #[test]
     fn no_secret_of_a_url_is_shown() {
         let http = HttpSpec {
             url: "https://example.com/s/9f8e7d6c5b4a39281706f5e4d3c2b1a0/mcp?apiKey=canary&team=canary"
                 .parse()
                 .unwrap(),
             headers: BTreeMap::new(),
-            egress: Vec::new(),
+            egress: Egress::default(),
             proxy: None,
             root_certificates: Vec::new(),
         };

@@ -19,6 +19,12 @@ pub trait Sources {
         let _ = (service, account);
         None
     }
+
+    /// Whether [`keyring`](Self::keyring) looks anywhere at all: where it does not, whoever refers to an entry is
+    /// told so.
+    fn has_keyring(&self) -> bool {
+        false
+    }
 }
 
 /// A reference that has no value. Names the reference, never a value.
@@ -41,6 +47,9 @@ pub enum ResolveError {
         /// The variable.
         name: String,
     },
+    /// A text that its references make longer than [`Template::MAX_BYTES`].
+    #[error("with what it refers to it comes to more than {} bytes", Template::MAX_BYTES)]
+    TooLong,
     /// A reference of a kind that is not supported.
     #[error(
         "the reference `{0}` is of no kind that is resolved here: use `${{env:NAME}}`, `${{file:/path}}` or \
@@ -70,6 +79,10 @@ enum Part {
 }
 
 impl Template {
+    /// The longest text that references may make, in bytes: no argument, variable or header is that long, and one
+    /// that refers to a long file a thousand times would fill the memory.
+    pub const MAX_BYTES: usize = 1024 * 1024;
+
     /// Reads `${env:X}`, `${X}`, `${X:-default}`, `${file:/path}`, `${keyring:service/account}`. Anything else in `${…}` is a reference that
     /// will not resolve; a `$` without a brace is text, and so is an unclosed `${`.
     #[must_use]
@@ -172,20 +185,46 @@ impl Template {
     /// Every reference that has no value, where [`resolve`](Self::resolve) stops at the first.
     #[must_use]
     pub fn unresolved(&self, sources: &dyn Sources) -> Vec<ResolveError> {
+        let mut bytes = 0_usize;
+        let mut errors = Vec::new();
+        for part in &self.parts {
+            let mut text = String::new();
+            errors.extend(part.append(sources, &mut text).err());
+            bytes = bytes.saturating_add(text.len());
+            if bytes > Self::MAX_BYTES && self.has_references() {
+                errors.push(ResolveError::TooLong);
+                break;
+            }
+        }
+        errors
+    }
+
+    /// The values of its references alone, each by itself: whoever prints what came of the text leaves them out.
+    #[must_use]
+    pub fn referred_values(&self, sources: &dyn Sources) -> Vec<SecretString> {
+        let value = |part: &Part| {
+            let mut text = String::new();
+            part.append(sources, &mut text).ok()?;
+            Some(SecretString::from(text))
+        };
         self.parts
             .iter()
-            .filter_map(|part| part.append(sources, &mut String::new()).err())
+            .filter(|part| !matches!(part, Part::Literal(_)))
+            .filter_map(value)
             .collect()
     }
 
     /// The text with each reference replaced by its value.
     ///
     /// # Errors
-    /// [`ResolveError`] for the first reference that has no value.
+    /// [`ResolveError`] for the first reference that has no value, or where the text becomes too long.
     pub fn resolve(&self, sources: &dyn Sources) -> Result<SecretString, ResolveError> {
         let mut text = String::new();
         for part in &self.parts {
             part.append(sources, &mut text)?;
+            if text.len() > Self::MAX_BYTES && self.has_references() {
+                return Err(ResolveError::TooLong);
+            }
         }
         Ok(SecretString::from(text))
     }
@@ -216,8 +255,8 @@ impl Part {
                 let file = sources
                     .file(path)
                     .ok_or_else(|| ResolveError::File(path.clone()))?;
-                let value = env_file::values(&file).remove(name);
-                text.push_str(&value.ok_or_else(|| ResolveError::EnvFile {
+                let value = env_file::value(&file, name);
+                text.push_str(value.ok_or_else(|| ResolveError::EnvFile {
                     path: path.clone(),
                     name: name.clone(),
                 })?);
@@ -283,9 +322,14 @@ mod tests {
         fn file(&self, path: &str) -> Option<String> {
             match path {
                 "/f" => Some("text\r\n".to_owned()),
+                "/long" => Some("x".repeat(Template::MAX_BYTES / 10)),
                 "/vars" => Some("A=1\nexport B=\"two\"\n".to_owned()),
                 _ => None,
             }
+        }
+
+        fn has_keyring(&self) -> bool {
+            true
         }
 
         fn keyring(&self, service: &str, account: &str) -> Option<SecretString> {
@@ -327,6 +371,12 @@ mod tests {
             );
             assert_eq!(template.source(), source);
         }
+        let values = Template::parse("--x=${X}, ${file:/f} ${NO}").referred_values(&Known);
+        let values: Vec<_> = values.iter().map(|value| value.expose_secret()).collect();
+        assert_eq!(values, ["canary", "text"]);
+        let many = Template::parse(&"${file:/long}".repeat(20));
+        assert_eq!(many.resolve(&Known).unwrap_err(), ResolveError::TooLong);
+        assert_eq!(many.unresolved(&Known), [ResolveError::TooLong]);
         assert!(!Template::literal("${X}").has_references());
         let of_file = |path, name| Template::env_file(path, name).resolve(&Known);
         assert_eq!(of_file("/vars", "B").unwrap().expose_secret(), "two");

@@ -128,17 +128,35 @@ impl Object {
 #[derive(Default)]
 struct ObjectBuilder {
     object: Object,
+    /// Where each key stood first; empty as long as there are so few members that looking at all is quicker.
     seen: HashMap<String, Span>,
 }
 
 impl ObjectBuilder {
+    const FEW: usize = 16;
+
     fn add(&mut self, key: Spanned<String>, value: Value) {
-        match self.seen.get(&key.value) {
-            Some(first) => self.object.duplicates.push(Duplicate { key, first: *first }),
+        match self.first(&key.value) {
+            Some(first) => self.object.duplicates.push(Duplicate { key, first }),
             None => {
-                self.seen.insert(key.value.clone(), key.span);
-                self.object.members.push(Member { key, value });
+                let members = &mut self.object.members;
+                if members.len() == Self::FEW {
+                    let known = members.iter().map(|member| &member.key);
+                    self.seen.extend(known.map(|key| (key.value.clone(), key.span)));
+                }
+                if members.len() >= Self::FEW {
+                    self.seen.insert(key.value.clone(), key.span);
+                }
+                members.push(Member { key, value });
             }
+        }
+    }
+
+    fn first(&self, key: &str) -> Option<Span> {
+        if self.seen.is_empty() {
+            self.object.get(key).map(|member| member.key.span)
+        } else {
+            self.seen.get(key).copied()
         }
     }
 }

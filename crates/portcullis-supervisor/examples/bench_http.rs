@@ -252,7 +252,7 @@ fn spec(address: SocketAddr) -> Result<ServerSpec, Failure> {
         transport: TransportSpec::Http(HttpSpec {
             url: Url::parse(&format!("http://{address}/mcp"))?,
             headers: BTreeMap::new(),
-            egress: vec![format!("http://{address}").parse()?],
+            egress: vec![format!("http://{address}").parse()?].into(),
             proxy: None,
             root_certificates: Vec::new(),
         }),

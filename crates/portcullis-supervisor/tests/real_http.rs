@@ -116,7 +116,7 @@ impl Hub {
             transport: TransportSpec::Http(HttpSpec {
                 url,
                 headers: BTreeMap::new(),
-                egress: vec![format!("http://127.0.0.1:{port}/mcp").parse().unwrap()],
+                egress: vec![format!("http://127.0.0.1:{port}/mcp").parse().unwrap()].into(),
                 proxy: None,
                 root_certificates: Vec::new(),
             }),

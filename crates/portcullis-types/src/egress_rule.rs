@@ -135,9 +135,12 @@ fn host_pattern(host: &str) -> Result<HostPattern, &'static str> {
     if name.contains('*') {
         return Err("a star may only stand first, as in `*.example.com`");
     }
+    if suffix && name.contains(':') {
+        return Err("a star stands before names, and this is an address");
+    }
     if name
         .chars()
-        .any(|c| c.is_whitespace() || c.is_control() || matches!(c, '@' | '?' | '#' | '\\' | '%'))
+        .any(|c| c.is_whitespace() || c.is_control() || matches!(c, '@' | '?' | '#' | '\\' | '%' | '[' | ']'))
     {
         return Err("the host has a character that no host has");
     }
@@ -212,6 +215,10 @@ mod tests {
             ("a.*.com", "star"),
             ("*", "star"),
             ("user@host", "character"),
+            ("[", "bracket"),
+            ("a]", "character"),
+            ("a[b", "character"),
+            ("[*.a:b]", "address"),
             ("host:99999", "port"),
             ("[::1", "bracket"),
             ("FETCH example.com", "methods"),

@@ -320,4 +320,8 @@ impl portcullis_config::Sources for SharedEnvironment {
     fn keyring(&self, service: &str, account: &str) -> Option<portcullis_config::SecretString> {
         self.0.keyring(service, account)
     }
+
+    fn has_keyring(&self) -> bool {
+        self.0.has_keyring()
+    }
 }

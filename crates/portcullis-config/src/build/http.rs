@@ -6,7 +6,7 @@ use url::{Host, Url};
 
 use super::{Context, literal_secret, network, open_text, template};
 use crate::{
-    Code, HttpSpec, Sources, Template,
+    Code, Egress, HttpSpec, Sources, Template,
     draft::{Draft, EgressSource},
     network::ProxyDraft,
     secrets,
@@ -19,9 +19,10 @@ pub(super) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -
     let text = draft.url.as_ref()?;
     let written = open_text(draft, text, "url", context, sink)?;
     let url = parse(&written, text.span, sink)?;
-    for (name, value) in url.query_pairs() {
+    let refers = Template::parse(&text.value).has_references();
+    for (name, value) in url.query_pairs().filter(|_| !refers) {
         let secret = secrets::name(&name, context.options) || secrets::looks_secret(&value);
-        if secret && !value.is_empty() && !Template::parse(&text.value).has_references() {
+        if secret && !value.is_empty() {
             let message = format!(
                 "the url's parameter {} holds a secret in the document itself",
                 quote(&name)
@@ -51,10 +52,10 @@ pub(super) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -
     }
     let rule = rule_for(&url);
     let egress = match context.egress {
-        EgressSource::Derived => vec![rule],
+        EgressSource::Derived => Egress::from(vec![rule]),
         EgressSource::Listed => {
-            let own = draft.egress.iter().map(|rule| &rule.value);
-            let rules: Vec<_> = context.allowed_hosts.iter().chain(own).cloned().collect();
+            let own = draft.egress.iter().map(|rule| rule.value.clone());
+            let rules = context.allowed_hosts.with(own.collect());
             if !rules.iter().any(|rule| covers(rule, &url)) {
                 let message = format!("the url leads to {}, which is not allowed", quote(&short(&rule)));
                 let help = format!(

@@ -11,7 +11,7 @@ use super::{
     if_enabled, literal_secret, open_text, template,
 };
 use crate::{
-    Code, ProxySpec,
+    Code, Egress, ProxySpec,
     draft::Draft,
     network::{ProxyDraft, ThroughDraft},
     secrets,
@@ -28,7 +28,7 @@ pub(super) struct Unusable;
 /// The proxy of a server: its own, or the one that its document names for all. Needs a rule as any host does.
 pub(super) fn proxy(
     draft: &Draft,
-    egress: &[EgressRule],
+    egress: &Egress,
     context: &Context<'_>,
     sink: &mut Sink<'_>,
 ) -> Result<Option<ProxySpec>, Unusable> {

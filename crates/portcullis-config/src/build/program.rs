@@ -14,6 +14,10 @@ use crate::{
 /// never in the working directory.
 pub(super) fn find(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Option<PathBuf> {
     let command = draft.command.as_ref()?;
+    if is_command_line(&command.value) {
+        whole_line(command, sink);
+        return None;
+    }
     let Some(written) = open_text(draft, command, "command", context, sink) else {
         // A disabled server is listed all the same, with its program as it was written.
         return (!draft.enabled).then(|| PathBuf::from(&command.value));
@@ -80,9 +84,7 @@ fn look_up(
     sink: &mut Sink<'_>,
 ) -> Option<PathBuf> {
     if name.contains(char::is_whitespace) {
-        let message = format!("the program {} is a whole command line", shown(name));
-        let help = "`command` is the program alone: put the rest into `args`";
-        sink.error(Code::ProgramNotFound, command.span, message, help);
+        whole_line(command, sink);
         return None;
     }
     let (path, whose) = child_path(draft, context);
@@ -108,6 +110,19 @@ fn look_up(
     }
     // As above.
     found.or_else(|| (!draft.enabled).then(|| PathBuf::from(name)))
+}
+
+/// Whether it is a program and its arguments in one: its first word is a bare name, and more follows.
+pub(crate) fn is_command_line(written: &str) -> bool {
+    let written = written.trim();
+    let first = written.split(char::is_whitespace).next().unwrap_or_default();
+    first.len() < written.len() && !first.contains(['/', '\\', '$'])
+}
+
+fn whole_line(command: &Spanned<String>, sink: &mut Sink<'_>) {
+    let message = format!("the program {} is a whole command line", shown(&command.value));
+    let help = "`command` is the program alone: put the rest into `args`";
+    sink.error(Code::ProgramNotFound, command.span, message, help);
 }
 
 /// A program for a message. A whole command line may hold secrets: only its first word is shown.

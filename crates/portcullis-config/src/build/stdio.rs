@@ -1,13 +1,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use super::{Context, if_enabled, literal_secret, open_text, program, template};
 use crate::{
     Code, Profile, StdioSpec, Template,
     draft::Draft,
-    env_file, secrets,
+    env_file::{EnvFile, MAX_VARIABLES},
+    secrets,
     source::{Sink, quote},
     value::Span,
 };
@@ -72,13 +74,13 @@ fn from_file(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> BTree
         sink.report(if_enabled(draft), Code::BadValue, text.span, message, help);
         return env;
     }
-    let Some(content) = context.environment.file(&path) else {
+    let Some(file) = context.env_file(&path) else {
         let message = format!("`envFile` names {}, which cannot be read", quote(&path));
         let help = "give the absolute path of a text file that this user may read";
         sink.report(if_enabled(draft), Code::UnsetReference, text.span, message, help);
         return env;
     };
-    if let Some(line) = env_file::strange_lines(&content).first() {
+    if let Some(line) = file.strange_line {
         let message = format!(
             "line {line} of the file {} sets no variable, and is passed over",
             quote(&path)
@@ -86,16 +88,37 @@ fn from_file(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> BTree
         let help = "write `NAME=value`, one a line; comments start with `#`";
         sink.warning(Code::BadValue, text.span, message, help);
     }
-    for (name, value) in env_file::values(&content) {
-        if value.contains('\0') {
-            let message = format!("the file {} holds a NUL character", quote(&path));
-            let help = "no program can be given one: take it out";
-            sink.report(if_enabled(draft), Code::BadValue, text.span, message, help);
-        }
-        let template = Template::env_file(&path, &name);
-        env.insert(name, template);
+    if file.has_nul {
+        let message = format!("the file {} holds a NUL character", quote(&path));
+        let help = "no program can be given one: take it out";
+        sink.report(if_enabled(draft), Code::BadValue, text.span, message, help);
+    }
+    if file.names.len() > MAX_VARIABLES {
+        let message = format!(
+            "the file {} sets more than {MAX_VARIABLES} variables",
+            quote(&path)
+        );
+        let help = "give the server a file of its own, with the variables that it reads";
+        sink.error(Code::BadValue, text.span, message, help);
+        return env;
+    }
+    for name in &file.names {
+        env.insert(name.clone(), Template::env_file(&path, name));
     }
     env
+}
+
+impl Context<'_> {
+    /// A file of variables, read once for all servers that name it.
+    fn env_file(&self, path: &str) -> Option<Rc<EnvFile>> {
+        if let Some(known) = self.env_files.borrow().get(path) {
+            return known.clone();
+        }
+        let text = self.environment.file(path);
+        let file = text.map(|text| Rc::new(EnvFile::read(&text)));
+        self.env_files.borrow_mut().insert(path.to_owned(), file.clone());
+        file
+    }
 }
 
 fn inherit_env(

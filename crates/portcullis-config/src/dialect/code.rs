@@ -67,11 +67,11 @@ fn server(item: &Value, sink: &mut Sink<'_>) -> Option<Draft> {
     let missing = fields.take("id").is_none();
     let id = fields.text("id", sink);
     fields.carried("id", "name");
-    sink.enter(id.as_ref());
     let id = id.unwrap_or(Spanned {
         value: String::new(),
         span: item.span,
     });
+    sink.enter(Some(&id));
     let names = Names {
         command: None,
         args: None,

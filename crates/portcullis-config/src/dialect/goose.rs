@@ -1,4 +1,5 @@
-//! Goose' YAML: `extensions: {name: {type: stdio, cmd, args, envs, env_keys} or {type: streamable_http, uri}}`.
+//! Goose' YAML: `extensions: {name: {type: stdio, cmd, args, envs, env_keys} or {type: streamable_http, uri}}`. All but
+//! `enabled` and `name` may stand one deeper, under `config`.
 
 use super::common;
 use crate::{
@@ -22,6 +23,47 @@ pub(super) fn read(root: &Object, extensions: &Member, sink: &mut Sink<'_>) -> O
 }
 
 fn server(
+    name: &Spanned<String>,
+    fields: &mut Fields<'_>,
+    member: &Member,
+    sink: &mut Sink<'_>,
+) -> Option<Draft> {
+    let nested = ["type", "cmd", "uri"]
+        .iter()
+        .all(|field| fields.object().get(field).is_none());
+    match fields.object().get("config").filter(|_| nested) {
+        Some(config) => beneath(name, fields, config, sink),
+        None => extension(name, fields, member, sink),
+    }
+}
+
+/// An entry whose fields stand under `config`.
+fn beneath(
+    name: &Spanned<String>,
+    outer: &mut Fields<'_>,
+    config: &Member,
+    sink: &mut Sink<'_>,
+) -> Option<Draft> {
+    let errors_before = sink.errors();
+    outer.take("config");
+    let enabled = outer.boolean("enabled", sink);
+    labels(outer);
+    // Without a readable object there nothing is said of the server.
+    let Some(inner) = Fields::of(&config.value, "`config`", sink) else {
+        outer.dropped("config", "it is no object");
+        return None;
+    };
+    let mut inner = inner.under("config.").lifted();
+    let mut draft = extension(name, &mut inner, config, sink)?;
+    inner.finish(sink);
+    outer.converted("config", "command, args, env", "its parts stand beside the name");
+    draft.enabled &= enabled.is_none_or(|flag| flag.value);
+    draft.broken |= sink.errors() > errors_before;
+    Some(draft)
+}
+
+/// The fields of an entry, wherever they stand.
+fn extension(
     name: &Spanned<String>,
     fields: &mut Fields<'_>,
     member: &Member,
@@ -57,6 +99,12 @@ fn server(
     draft.declared = kind.and_then(|kind| declared(&kind, fields, sink));
     common::timeout_in(1_000, &mut draft, fields, sink);
     common::only_tools_unless_empty("available_tools", &draft, fields, sink);
+    labels(fields);
+    Some(draft)
+}
+
+/// What says something for people, or of where Goose has the extension from.
+fn labels(fields: &mut Fields<'_>) {
     for (field, why) in [
         ("name", "the server is called by the key that it stands under"),
         (
@@ -73,7 +121,6 @@ fn server(
             fields.dropped(field, why);
         }
     }
-    Some(draft)
 }
 
 fn declared(kind: &Spanned<String>, fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Declared> {

@@ -1,6 +1,8 @@
 //! `{"mcpServers": {name: {…}}}`, as Claude Desktop, Claude Code, Cursor, Cline and Windsurf write it; Gemini CLI's
 //! form of it; and a settings document that holds it under `assets`.
 
+use std::collections::HashSet;
+
 use super::common;
 use crate::{
     Code, Dialect,
@@ -22,13 +24,16 @@ pub(super) fn read(
     let plugin = plugin(root);
     let read_servers = match dialect {
         Dialect::Gemini => {
-            let (allowed, excluded) = allowed(&mut top, sink);
+            let lists = allowed(&mut top, sink);
             top.finish_settings(sink);
+            let names = |list: &'_ [Spanned<String>]| -> HashSet<String> {
+                list.iter().map(|item| item.value.clone()).collect()
+            };
+            let (allowed, excluded) = (names(&lists.0), names(&lists.1));
             let mut servers = common::by_name(servers, "`mcpServers`", sink, gemini)?;
             for draft in &mut servers {
-                let name = &draft.name.value;
-                let named = |list: &[Spanned<String>]| list.iter().any(|item| item.value == *name);
-                draft.enabled &= !named(&excluded) && (allowed.is_empty() || named(&allowed));
+                let name = draft.name.value.as_str();
+                draft.enabled &= !excluded.contains(name) && (allowed.is_empty() || allowed.contains(name));
             }
             servers
         }

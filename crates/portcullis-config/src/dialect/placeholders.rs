@@ -6,8 +6,12 @@ use super::Dialect;
 use crate::{
     Options,
     draft::{Draft, DraftDocument},
+    fields::member_path,
     source::{Change, Sink},
 };
+
+/// The longest default of an input that is taken over.
+const MAX_DEFAULT_BYTES: usize = 512;
 
 /// Rewrites the references of all servers.
 pub(super) fn translate(dialect: Dialect, read: &mut DraftDocument, options: &Options, sink: &mut Sink<'_>) {
@@ -36,8 +40,11 @@ pub(super) fn inputs(draft: &mut Draft, inputs: &BTreeMap<String, Option<String>
             let default = inputs.get(id)?;
             let variable = input_variable(id);
             Some(match default {
-                // A default that holds a brace would end the reference too early.
-                Some(default) if !default.contains('}') => format!("${{env:{variable}:-{default}}}"),
+                // A default that holds a brace would end the reference too early, and a long one is written out
+                // wherever it is referred to.
+                Some(default) if default.len() <= MAX_DEFAULT_BYTES && !default.contains('}') => {
+                    format!("${{env:{variable}:-{default}}}")
+                }
                 _ => format!("${{env:{variable}}}"),
             })
         })
@@ -126,10 +133,12 @@ fn braces(text: &str) -> Option<String> {
     let mut new = String::new();
     let mut rest = text;
     let mut changed = false;
+    // How much of the text stands after the last brace: to look for it each time anew would be quadratic.
+    let last = text.rsplit_once('}').map_or(usize::MAX, |(_, after)| after.len());
     while let Some((before, after)) = rest.split_once('{') {
         new.push_str(before);
         let known = after.starts_with("env:") || after.starts_with("file:");
-        if known && after.contains('}') && !before.ends_with('$') {
+        if known && after.len() > last && !before.ends_with('$') {
             changed = true;
             new.push('$');
         }
@@ -141,12 +150,12 @@ fn braces(text: &str) -> Option<String> {
 }
 
 fn each_text(draft: &mut Draft, sink: &mut Sink<'_>, with: &dyn Fn(&str) -> Option<String>) {
-    let server = draft.name.value.clone();
+    let entry = draft.name.span.start;
     let mut change = |text: &mut String, field: &dyn Fn() -> String| {
         if let Some(new) = with(text) {
             *text = new;
             sink.change(Change {
-                server: server.clone(),
+                entry,
                 to: field(),
                 how: "references are written as `${env:NAME}`, or their value is",
             });
@@ -169,7 +178,7 @@ fn each_text(draft: &mut Draft, sink: &mut Sink<'_>, with: &dyn Fn(&str) -> Opti
     for (pairs, field) in [(&mut draft.env, "env"), (&mut draft.headers, "headers")] {
         for pair in pairs {
             let name = &pair.name.value;
-            change(&mut pair.value.value, &|| format!("{field}.{name}"));
+            change(&mut pair.value.value, &|| member_path(field, name));
         }
     }
 }

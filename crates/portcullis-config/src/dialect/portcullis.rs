@@ -127,11 +127,11 @@ fn server(item: &Value, sink: &mut Sink<'_>) -> Option<Draft> {
     let mut fields = Fields::of(item, "a server", sink)?;
     let missing = fields.take("name").is_none();
     let name = fields.text("name", sink);
-    sink.enter(name.as_ref());
     let name = name.unwrap_or(Spanned {
         value: String::new(),
         span: item.span,
     });
+    sink.enter(Some(&name));
     let names = Names {
         inherit_env: Some("inheritEnv"),
         ..Names::COMMON

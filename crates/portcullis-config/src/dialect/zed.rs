@@ -101,7 +101,7 @@ fn command_object(draft: &mut Draft, fields: &mut Fields<'_>, sink: &mut Sink<'_
     let Some(mut command) = Fields::of(&member.value, "`command`", sink) else {
         return;
     };
-    command = command.under("command.");
+    command = command.under("command.").lifted();
     draft.has_command = true;
     draft.command = command.text("path", sink);
     if command.object().get("path").is_none() {

@@ -10,9 +10,10 @@ use crate::{
     Template,
     build::Context,
     draft::{Draft, DraftDocument},
+    fields::member_path,
     network::{NetworkDraft, ProxyDraft},
     secrets,
-    source::{Change, Source},
+    source::{Change, Source, short},
     value::{Span, Spanned},
 };
 
@@ -20,6 +21,8 @@ use crate::{
 pub(super) struct Variables {
     by_value: HashMap<String, String>,
     taken: HashSet<String>,
+    /// The number that was last put behind a name that was taken, by that name.
+    numbers: HashMap<String, usize>,
 }
 
 impl Variables {
@@ -54,6 +57,7 @@ impl Variables {
         Self {
             by_value: HashMap::new(),
             taken,
+            numbers: HashMap::new(),
         }
     }
 
@@ -66,10 +70,16 @@ impl Variables {
         if self.taken.contains(&name) {
             name = variable(&format!("{id}_{wanted}"));
         }
-        let mut number = 2;
-        while self.taken.contains(&name) {
-            name = variable(&format!("{id}_{wanted}_{number}"));
-            number += 1;
+        if self.taken.contains(&name) {
+            let base = name;
+            let number = self.numbers.entry(base.clone()).or_insert(1);
+            name = loop {
+                *number += 1;
+                let numbered = format!("{base}_{number}");
+                if !self.taken.contains(&numbered) {
+                    break numbered;
+                }
+            };
         }
         self.taken.insert(name.clone());
         self.by_value.insert(value.to_owned(), name.clone());
@@ -93,7 +103,8 @@ pub(super) fn replace(
     source: &Source,
 ) -> Replaced {
     let mut work = Work {
-        server: draft.name.value.clone(),
+        server: short(&draft.name.value),
+        entry: draft.name.span.start,
         id,
         variables,
         source,
@@ -102,15 +113,15 @@ pub(super) fn replace(
     for pair in &mut draft.env {
         let name = pair.name.value.clone();
         if secrets::holds(&pair.value.value, secrets::variable(&name, context.options)) {
-            work.put(&mut pair.value, 0, &name, &format!("env.{name}"));
+            work.put(&mut pair.value, 0, &name, &member_path("env", &name));
         }
     }
     for pair in &mut draft.headers {
         let name = pair.name.value.clone();
         if secrets::holds(&pair.value.value, secrets::name(&name, context.options)) {
             let value = &pair.value.value;
-            let from = value.len() - after_scheme(value).len();
-            work.put(&mut pair.value, from, &name, &format!("headers.{name}"));
+            let from = value.len() - secrets::after_scheme(value).len();
+            work.put(&mut pair.value, from, &name, &member_path("headers", &name));
         }
     }
     work.args(&mut draft.args, context);
@@ -138,6 +149,8 @@ pub(super) fn replace_of_all(
 ) -> Replaced {
     let mut work = Work {
         server: String::new(),
+        // It stands in no server's entry, and what changes outside of them is told by the variables to set alone.
+        entry: 0,
         id,
         variables,
         source,
@@ -149,6 +162,7 @@ pub(super) fn replace_of_all(
 
 struct Work<'a> {
     server: String,
+    entry: usize,
     id: &'a ServerId,
     variables: &'a mut Variables,
     source: &'a Source,
@@ -167,11 +181,19 @@ impl Work<'_> {
                 .filter(|_| !text.starts_with('-') && secrets::holds(&text, true))
             {
                 self.put(arg, 0, option.trim_start_matches('-'), "args");
-            } else if let Some(from) = starts.filter(|_| secrets::holds(&text, true)) {
-                let (name, value) = text.split_at_checked(from).unwrap_or(("", &text));
-                let from = text.len() - after_scheme(value).len();
+            } else if let Some((name, value)) = starts
+                .and_then(|from| text.split_at_checked(from))
+                .filter(|(_, value)| secrets::holds(value, true))
+            {
+                let from = text.len() - secrets::after_scheme(value).len();
+                // A name that looks like a secret itself is not left standing.
+                let from = match self.still_secret(&text, from, context) {
+                    true => 0,
+                    false => from,
+                };
                 let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
                 let wanted = match name {
+                    _ if from == 0 => format!("{}_ARG_{place}", self.id),
                     "" => format!("{}_ARG_{place}", self.id),
                     name => name.to_owned(),
                 };
@@ -190,6 +212,18 @@ impl Work<'_> {
         }
     }
 
+    /// Whether an argument would be taken for a secret again, were a reference put in the place of what stands after
+    /// `from`.
+    fn still_secret(&self, text: &str, from: usize, context: &Context<'_>) -> bool {
+        let Some((before, _)) = text.split_at_checked(from) else {
+            return false;
+        };
+        let replaced = format!("{before}${{env:X}}");
+        secrets::in_argument(&replaced, context.options)
+            .and_then(|from| replaced.split_at_checked(from))
+            .is_some_and(|(_, value)| secrets::holds(value, true))
+    }
+
     /// Puts a reference in the place of all that stands after `from`.
     fn put(&mut self, text: &mut Spanned<String>, from: usize, wanted: &str, field: &str) {
         let Some((before, value)) = text.value.split_at_checked(from) else {
@@ -204,20 +238,12 @@ impl Work<'_> {
             line: self.source.position(start).0,
         });
         self.done.changes.push(Change {
-            server: self.server.clone(),
+            entry: self.entry,
             to: field.to_owned(),
             how: "the secret in it has become a reference",
         });
         text.value = format!("{before}${{env:{name}}}");
     }
-}
-
-/// `Bearer` and its like say how a secret is used, and are none.
-fn after_scheme(value: &str) -> &str {
-    ["Bearer ", "bearer ", "Basic ", "Token ", "token ", "ApiKey "]
-        .iter()
-        .find_map(|scheme| value.strip_prefix(scheme))
-        .unwrap_or(value)
 }
 
 fn is_secret_url(written: &str, context: &Context<'_>) -> bool {

@@ -151,3 +151,42 @@ fn documents_of_each_other_dialect() {
         check_dialect(folder, dialect);
     }
 }
+
+/// Each dialect's documents hold paths of another system, a shim of it, and references to values as the dialect has
+/// them.
+#[test]
+fn every_dialect_has_twelve_good_documents_with_paths_of_windows_and_with_references() {
+    let folders = [
+        "portcullis",
+        "mcp_servers",
+        "vscode",
+        "zed",
+        "codex",
+        "gemini",
+        "opencode",
+        "goose",
+        "assets",
+        "code",
+    ];
+    assert_eq!(folders.len(), Dialect::ALL.len());
+    for folder in folders {
+        let texts: Vec<_> = documents(&format!("{folder}/good"))
+            .iter()
+            .map(|path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned())
+            .collect();
+        assert!(texts.len() >= 12, "{folder} has {}", texts.len());
+        let any = |words: &[&str]| {
+            texts
+                .iter()
+                .any(|text| words.iter().any(|word| text.contains(word)))
+        };
+        assert!(any(&["C:\\"]) && any(&[".cmd"]), "{folder}: no paths of Windows");
+        let references = match folder {
+            "opencode" => ["{env:", "{file:"].as_slice(),
+            "gemini" | "goose" => &["$HOME", "$DOCS_TOKEN", "$GITHUB_TOKEN"],
+            "vscode" => &["${input:"],
+            _ => &["${"],
+        };
+        assert!(any(references), "{folder}: no references");
+    }
+}

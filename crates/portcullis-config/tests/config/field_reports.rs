@@ -223,6 +223,65 @@ fn report_56_the_same_server_in_two_documents_is_reported_and_started_once() {
 }
 
 #[test]
+fn report_56_the_same_server_under_another_name_in_two_documents_is_started_once() {
+    let document = |file: &str, server: &str| Document::new(file, format!("{{\"mcpServers\":{{{server}}}}}"));
+    for (one, two) in [
+        (
+            r#""files":{"command":"node","args":["x"],"env":{"A":"1"}}"#,
+            r#""my-files":{"command":"/usr/bin/node","args":["x"],"env":{"A":"1"},"timeout":9}"#,
+        ),
+        (
+            r#""docs":{"url":"https://docs.example.com/mcp"}"#,
+            r#""Documentation":{"type":"http","url":"https://DOCS.example.com:443/mcp","description":"d"}"#,
+        ),
+    ] {
+        let documents = [document("one.json", one), document("two.json", two)];
+        let normalized = normalize(&documents, &Options::default(), &Machine::default());
+        let [spec] = normalized.specs.as_slice() else {
+            panic!("one server: {:?}", normalized.specs)
+        };
+        assert_eq!(spec.origin.file, "one.json");
+        let [found] = normalized.diagnostics.as_slice() else {
+            panic!("one finding: {:?}", normalized.diagnostics)
+        };
+        assert_eq!(
+            (found.severity, found.code, found.file.as_str()),
+            (Severity::Warning, Code::SameServer, "two.json")
+        );
+        for named in [spec.display_name.as_str(), "`one.json`, line 1", "started once"] {
+            assert!(found.message.contains(named), "{}", found.message);
+        }
+    }
+    // Another argument, variable or path is another server; one that is disabled starts nothing.
+    for (one, two) in [
+        (
+            r#""a":{"command":"node","args":["x"]}"#,
+            r#""b":{"command":"node","args":["y"]}"#,
+        ),
+        (
+            r#""a":{"command":"node","env":{"A":"1"}}"#,
+            r#""b":{"command":"node"}"#,
+        ),
+        (
+            r#""a":{"url":"https://x.example/a"}"#,
+            r#""b":{"url":"https://x.example/b"}"#,
+        ),
+        (
+            r#""a":{"command":"node","disabled":true}"#,
+            r#""b":{"command":"node"}"#,
+        ),
+    ] {
+        let documents = [document("one.json", one), document("two.json", two)];
+        let normalized = normalize(&documents, &Options::default(), &Machine::default());
+        assert_eq!(
+            (normalized.specs.len(), normalized.diagnostics),
+            (2, vec![]),
+            "{one} {two}"
+        );
+    }
+}
+
+#[test]
 fn report_56_two_servers_that_only_share_their_id_are_an_error_with_both_places() {
     let first = Document::new("one.json", "\n{\"mcpServers\":{\"a\":{\"command\":\"node\"}}}");
     let second = Document::new("two.json", "\n\n{\"mcpServers\":{\"a\":{\"command\":\"npx\"}}}");

@@ -32,6 +32,10 @@ impl Sources for After<'_> {
         self.machine.file(path)
     }
 
+    fn has_keyring(&self) -> bool {
+        self.machine.has_keyring()
+    }
+
     fn keyring(&self, service: &str, account: &str) -> Option<SecretString> {
         self.machine.keyring(service, account)
     }
@@ -306,6 +310,26 @@ fn no_planted_secret_is_shown_of_a_text_that_cannot_be_read() {
                 }
             }
         }
+    }
+}
+
+/// An argument whose name looks like a secret as well is replaced as a whole: else it would be taken for one again.
+#[test]
+fn arguments_are_replaced_once_and_for_all() {
+    for argument in [
+        "--88888888888888888888888888888888888888888api-key=canary",
+        "1DDDDDDDDDDDDDDDDDDD22222222222222222222222222222=9f8e7d6c5b4a39281706f5e4d3c2b1a0",
+        "ghp_aaaaaaaaaaa=9f8e7d6c5b4a39281706f5e4d3c2b1a0",
+        "X-Api-Key: Bearer canary",
+        "--token=canary",
+    ] {
+        let text = format!(r#"{{"mcpServers":{{"a":{{"command":"node","args":["{argument}"]}}}}}}"#);
+        let document = Document::new("a.json", text);
+        let imported = import(&document, &options(), &Machine::default());
+        let again = import(&as_document(&imported), &options(), &Machine::default());
+        let body = |config: &str| config.lines().skip(1).collect::<Vec<_>>().join("\n");
+        assert_eq!(body(&again.config), body(&imported.config), "{argument}");
+        assert_eq!((imported.to_set.len(), again.to_set), (1, vec![]), "{argument}");
     }
 }
 

@@ -73,6 +73,10 @@ impl Sources for Machine {
             .map(|(_, text)| (*text).to_owned())
     }
 
+    fn has_keyring(&self) -> bool {
+        true
+    }
+
     fn keyring(&self, service: &str, account: &str) -> Option<SecretString> {
         let entry = (service, account);
         self.keyring

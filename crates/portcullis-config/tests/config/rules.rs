@@ -226,3 +226,28 @@ fn findings_stand_in_the_order_of_the_documents_and_of_their_text() {
     assert!(places.is_sorted(), "{places:?}");
     assert_eq!(places.len(), 10);
 }
+
+#[test]
+fn whoever_refers_to_a_keyring_is_told_whether_there_is_one_at_all() {
+    let text = r#"{"mcpServers":{"a":{"command":"/usr/bin/node","env":{"T":"${keyring:nothing/here}"}}}}"#;
+    let document = [Document::new("a.json", text)];
+    for (environment, said) in [
+        (
+            &Machine::default() as &dyn portcullis_config::Environment,
+            "which is not there, or cannot be read",
+        ),
+        (&NoEnvironment, "this program was built without a keyring"),
+    ] {
+        let normalized = normalize(&document, &Options::default(), environment);
+        let found = normalized
+            .diagnostics
+            .iter()
+            .find(|found| found.code == Code::UnsetReference);
+        let message = &found.unwrap().message;
+        assert!(
+            message.contains("`env.T` needs the keyring's entry `nothing/here`"),
+            "{message}"
+        );
+        assert!(message.contains(said), "{message}");
+    }
+}

@@ -76,7 +76,7 @@ pub(super) fn http_client(
     terms: HttpTerms,
 ) -> Result<GuardedHttp, HttpError> {
     let (headers, secrets) = headers(spec, sources)?;
-    let mut rules = EgressRules::new(spec.egress.clone());
+    let mut rules = EgressRules::new(spec.egress.to_vec());
     if let Some(hub) = &terms.hub {
         rules = rules.within(hub.clone());
     }

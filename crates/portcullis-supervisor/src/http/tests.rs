@@ -116,7 +116,7 @@ fn spec(address: SocketAddr) -> HttpSpec {
     HttpSpec {
         url,
         headers: BTreeMap::new(),
-        egress: vec![format!("http://{address}").parse().unwrap()],
+        egress: vec![format!("http://{address}").parse().unwrap()].into(),
         proxy: None,
         root_certificates: Vec::new(),
     }
@@ -565,7 +565,7 @@ fn what_cannot_be_set_up_is_said_before_anything_is_sent() {
         assert!(!error.contains("evil"));
     }
     let mut elsewhere = spec(address);
-    elsewhere.egress = vec!["example.com".parse().unwrap()];
+    elsewhere.egress = vec!["example.com".parse().unwrap()].into();
     let error = http_client(&elsewhere, &Nothing, terms())
         .err()
         .map(|error| error.to_string())
