@@ -82,6 +82,6 @@ pub use portcullis_router::{
 };
 #[cfg(feature = "hub")]
 pub use portcullis_supervisor::{
-    AgentTool, CallFault, CancellationToken, Connection, ElicitationReply, ElicitationRequest, LifecycleOptions,
-    SupervisorError, SupervisorOptions, connect, with_connection,
+    AgentTool, CallFault, CancellationToken, Connection, ElicitationReply, ElicitationRequest,
+    LifecycleOptions, SupervisorError, SupervisorOptions, connect, with_connection,
 };
