@@ -52,7 +52,7 @@ impl Connection {
         tool: &str,
         arguments: Arc<str>,
         within: CallDeadline,
-        cancel: &CancellationToken,
+        cancel: Option<&CancellationToken>,
     ) -> Result<String, CallFault> {
         // One pass for all rounds: between two of them the connection is as much in use as in each.
         let Some(_pass) = self.gate.enter() else {
@@ -85,7 +85,7 @@ impl Connection {
             };
             let answered = tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Err(CallFault::Cancelled { sent: true }),
+                () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: true }),
                 answered = timeout_at(within.end(), required.answer(&self.server, &self.asking)) => answered,
             };
             round = answered
@@ -115,7 +115,7 @@ impl Connection {
             biased;
             handle = queued => handle.map_err(|error| self.fault(error, &ticket))?,
             () = sleep_until(idle.min(cap)) => return Err(overdue(idle, within, &ticket)),
-            () = cancel.cancelled() => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
+            () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
         };
         let progress = self.progress.watch(handle.progress_token.clone());
         let mut call = InFlight {
@@ -126,7 +126,7 @@ impl Connection {
             tokio::select! {
                 biased;
                 reply = call.reply() => return reply.and_then(raw_result).map_err(|error| self.fault(error, &ticket)),
-                () = cancel.cancelled() => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
+                () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
                 () = progress.renewed() => idle = Instant::now() + within.idle(),
                 () = sleep_until(idle.min(cap)) => match self.asking.renews(idle, within.idle()) {
                     Some(later) if Instant::now() < cap => idle = later,
@@ -178,7 +178,7 @@ struct Attempt<'a> {
     arguments: Arc<str>,
     round: Round,
     within: CallDeadline,
-    cancel: &'a CancellationToken,
+    cancel: Option<&'a CancellationToken>,
 }
 
 impl Attempt<'_> {
@@ -192,6 +192,14 @@ impl Attempt<'_> {
         request.extensions.insert(CallCap(left));
         request.extensions.insert(Arc::clone(ticket));
         request
+    }
+}
+
+/// Resolves once the caller cancels; never where nobody can.
+pub(crate) async fn cancelled_by(cancel: Option<&CancellationToken>) {
+    match cancel {
+        Some(cancel) => cancel.cancelled().await,
+        None => std::future::pending().await,
     }
 }
 

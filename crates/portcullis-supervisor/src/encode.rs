@@ -1,13 +1,10 @@
 //! One message of ours as JSON text, for either transport.
 
-use std::fmt;
-
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage};
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{MapAccess, Visitor},
-    ser::SerializeMap,
+use rmcp::model::{
+    CallToolRequest, ClientJsonRpcMessage, ClientRequest, InputResponses, JsonRpcMessage, RequestId,
+    RequestMetaObject,
 };
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::transport::RawArguments;
@@ -21,81 +18,69 @@ use crate::transport::RawArguments;
 /// # Errors
 /// The raw arguments are not JSON, or the SDK cannot write the message.
 pub(crate) fn encode_message(message: &ClientJsonRpcMessage) -> Result<Vec<u8>, serde_json::Error> {
-    let Some(raw) = raw_arguments(message) else {
-        return serde_json::to_vec(message);
-    };
+    if let JsonRpcMessage::Request(request) = message
+        && let ClientRequest::CallToolRequest(call) = &request.request
+        && let Some(RawArguments(raw)) = call.extensions.get()
+    {
+        return encode_call(&request.id, call, raw);
+    }
+    serde_json::to_vec(message)
+}
+
+/// A call with its arguments as they are. Written by this and not by the SDK, whose type would have to parse them, and
+/// to parse its own text again to have them put in: each call goes through here.
+fn encode_call(id: &RequestId, call: &CallToolRequest, raw: &str) -> Result<Vec<u8>, serde_json::Error> {
     // JSON first: within a string a raw newline is none, and must not become a space that is.
-    serde_json::from_str::<&RawValue>(raw)?;
-    let raw = RawValue::from_string(raw.replace(['\n', '\r'], " "))?;
-    let mut whole = members(&serde_json::to_string(message)?)?;
-    for (name, value) in &mut whole.0 {
-        if name == "params" {
-            let mut params = members(value.get())?;
-            params.0.retain(|(name, _)| name != "arguments");
-            params.0.push(("arguments".to_owned(), raw.clone()));
-            *value = serde_json::value::to_raw_value(&params)?;
-        }
-    }
-    serde_json::to_vec(&whole)
+    let given: &RawValue = serde_json::from_str(raw)?;
+    let on_one_line: String;
+    let arguments = if given.get().contains(['\n', '\r']) {
+        on_one_line = given.get().replace(['\n', '\r'], " ");
+        serde_json::from_str(&on_one_line)?
+    } else {
+        given
+    };
+    let params = Params {
+        meta: call.extensions.get().or(call.params.meta.as_ref()),
+        name: &call.params.name,
+        input_responses: call.params.input_responses.as_ref(),
+        request_state: call.params.request_state.as_deref(),
+        arguments,
+    };
+    serde_json::to_vec(&Call {
+        jsonrpc: "2.0",
+        id,
+        method: "tools/call",
+        params,
+    })
 }
 
-fn raw_arguments(message: &ClientJsonRpcMessage) -> Option<&str> {
-    match message {
-        JsonRpcMessage::Request(request) => match &request.request {
-            ClientRequest::CallToolRequest(call) => call
-                .extensions
-                .get::<RawArguments>()
-                .map(|RawArguments(text)| text.as_ref()),
-            _ => None,
-        },
-        _ => None,
-    }
+/// JSON-RPC 2.0, section 4.
+#[derive(Serialize)]
+struct Call<'a> {
+    jsonrpc: &'static str,
+    id: &'a RequestId,
+    method: &'static str,
+    params: Params<'a>,
 }
 
-fn members(text: &str) -> Result<Members, serde_json::Error> {
-    serde_json::from_str(text)
-}
-
-/// The members of an object in their order, each as its own text: what is not touched is written as it was read.
-struct Members(Vec<(String, Box<RawValue>)>);
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(InOrder)
-    }
-}
-
-impl Serialize for Members {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
-    }
+/// MCP 2026-07-28, `CallToolRequestParams`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Params<'a> {
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a RequestMetaObject>,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_responses: Option<&'a InputResponses>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_state: Option<&'a str>,
+    arguments: &'a RawValue,
 }
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::{CallToolRequest, CallToolRequestParams, PingRequest, RequestId};
+    use rmcp::model::{CallToolRequestParams, PingRequest};
+    use serde::Deserialize;
 
     use super::*;
 
@@ -180,5 +165,32 @@ mod tests {
         let mut without = serde_json::to_value(call("t", None)).unwrap();
         without["params"].as_object_mut().unwrap().remove("arguments");
         assert_eq!(with, without);
+    }
+
+    /// What the SDK adds to a call, and what a later round has.
+    #[test]
+    fn what_stands_beside_the_arguments_is_as_the_sdk_writes_it() {
+        let message = |raw: Option<&str>| {
+            let mut params = CallToolRequestParams::new("a \"tool\"");
+            params.request_state = Some("se\u{e9}al\n".to_owned());
+            params.input_responses =
+                serde_json::from_value(serde_json::json!({"x": {"action": "decline"}})).unwrap();
+            let mut request = CallToolRequest::new(params);
+            let meta: RequestMetaObject =
+                serde_json::from_value(serde_json::json!({"progressToken": 7, "other": {"n": 1.5}})).unwrap();
+            request.extensions.insert(meta);
+            if let Some(raw) = raw {
+                request.extensions.insert(RawArguments(raw.into()));
+            }
+            ClientJsonRpcMessage::request(
+                ClientRequest::CallToolRequest(request),
+                RequestId::String("\"7".into()),
+            )
+        };
+        let mut with: serde_json::Value =
+            serde_json::from_slice(&encode_message(&message(Some("{\"x\":1}"))).unwrap()).unwrap();
+        let arguments = with["params"].as_object_mut().unwrap().remove("arguments");
+        assert_eq!(arguments, Some(serde_json::json!({"x": 1})));
+        assert_eq!(with, serde_json::to_value(message(None)).unwrap());
     }
 }

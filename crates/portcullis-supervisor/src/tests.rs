@@ -2,6 +2,8 @@
 
 mod calls;
 mod life;
+mod lists;
+mod over_http;
 mod single;
 mod stop;
 

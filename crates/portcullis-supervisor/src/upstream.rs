@@ -13,7 +13,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    connection::Connection,
+    connection::{Connection, cancelled_by},
     deadline::CallDeadline,
     error::CallFault,
     single::check_arguments,
@@ -223,8 +223,7 @@ impl Upstream {
         arguments: Arc<str>,
         within: CallDeadline,
     ) -> Result<String, CallFault> {
-        self.call_until_cancelled(tool, arguments, within, &CancellationToken::new())
-            .await
+        self.call_on_some_connection(tool, arguments, within, None).await
     }
 
     /// As [`call`](Self::call), and ends once `cancel` is cancelled: then the server is told, once, where it has seen
@@ -239,13 +238,27 @@ impl Upstream {
         within: CallDeadline,
         cancel: &CancellationToken,
     ) -> Result<String, CallFault> {
+        let called = self.call_on_some_connection(tool, arguments, within, Some(cancel));
+        if cancel.is_cancelled() {
+            return Err(CallFault::Cancelled { sent: false });
+        }
+        called.await
+    }
+
+    async fn call_on_some_connection(
+        &self,
+        tool: &str,
+        arguments: Arc<str>,
+        within: CallDeadline,
+        cancel: Option<&CancellationToken>,
+    ) -> Result<String, CallFault> {
         check_arguments(&arguments)?;
         // After a failure only a newer connection will do, and each has a listing of its own.
         let mut at_least = 0;
         loop {
             let ready = tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Err(CallFault::Cancelled { sent: false }),
+                () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: false }),
                 ready = self.ready(within.first(), at_least) => ready?,
             };
             let arguments = Arc::clone(&arguments);
@@ -285,8 +298,7 @@ impl Ready {
         arguments: Arc<str>,
         within: CallDeadline,
     ) -> Result<String, CallFault> {
-        let never = CancellationToken::new();
-        self.connection.call(tool, arguments, within, &never).await
+        self.connection.call(tool, arguments, within, None).await
     }
 
     /// Which listing [`tool`](Self::tool) answers from; grows with each.

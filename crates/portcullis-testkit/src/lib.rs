@@ -4,7 +4,11 @@
 //! A [`Script`] says what the server is and does: how it goes through the handshake, what it lists, and what each
 //! tool does when it is called. It is data, JSON in and out, so that a test can hand it to the program
 //! `portcullis-scripted-server --script JSON`; [`serve`] plays one in the same process over any pair of pipes, and
-//! [`serve_stdio`] over the process's own.
+//! [`serve_stdio`] over the process's own; [`HttpServer`] plays it over streamable HTTP, on a port of loopback.
+//!
+//! For tests of one's own on stdio: a test that does nothing but `serve_stdio` of the script in a variable, and the
+//! test program, started again with that test's name alone, as the server's command. A binary of one line around
+//! [`run`] does as well.
 //!
 //! Deliberately absent: an async runtime and an MCP SDK. The server speaks newline-delimited JSON-RPC as plain
 //! text (MCP's stdio transport), since much of its work is to send what an SDK would refuse to: broken frames, and
@@ -34,6 +38,7 @@ pub mod demo;
 mod engine;
 mod error;
 mod files;
+mod http;
 mod payload;
 mod process;
 mod program;
@@ -41,6 +46,7 @@ mod script;
 
 pub use engine::{ExitReason, serve};
 pub use error::Error;
+pub use http::{HttpReplies, HttpServer};
 pub use payload::{base64, pseudo_random};
 pub use process::serve_stdio;
 pub use program::run;

@@ -1,7 +1,7 @@
 //! Rules that hold across documents, profiles and options.
 
 use portcullis_config::{
-    Code, Document, NoEnvironment, Normalized, Options, Profile, TransportSpec, normalize,
+    Code, Document, NoEnvironment, Normalized, Options, ProcessLimits, Profile, TransportSpec, normalize,
 };
 
 use crate::machine::Machine;
@@ -250,4 +250,29 @@ fn whoever_refers_to_a_keyring_is_told_whether_there_is_one_at_all() {
         );
         assert!(message.contains(said), "{message}");
     }
+}
+
+/// What a server's process may use is read, written again by an import, and part of what a reload compares.
+#[test]
+fn limits_of_a_process_are_read() {
+    let text = |limits: &str| format!("mcp:\n  servers:\n    - {{name: a, command: node{limits}}}\n");
+    let read = |limits: &str| {
+        let document = Document::new("p.yaml", text(limits));
+        let normalized = normalize(&[document], &Options::default(), &Machine::default());
+        normalized.specs.into_iter().next().unwrap()
+    };
+    let limited = read(
+        ", limits: {memoryBytes: 8589934592, openFiles: 64, processes: 32, cpuSeconds: 10, fileBytes: 1}",
+    );
+    let expected = ProcessLimits {
+        memory_bytes: Some(8_589_934_592),
+        open_files: Some(64),
+        processes: Some(32),
+        cpu_seconds: Some(10),
+        file_bytes: Some(1),
+    };
+    assert_eq!(limited.limits.process, expected);
+    let unlimited = read("");
+    assert_eq!(unlimited.limits.process, ProcessLimits::default());
+    assert_ne!(limited.fingerprint(), unlimited.fingerprint());
 }

@@ -115,8 +115,7 @@ impl Rig {
         tokio::spawn(async move {
             let began = Instant::now();
             let within = CallDeadline::from_now(deadlines);
-            let never = CancellationToken::new();
-            let result = connection.call("t", arguments, within, &never).await;
+            let result = connection.call("t", arguments, within, None).await;
             (result, began.elapsed())
         })
     }
@@ -261,7 +260,7 @@ async fn a_cancelled_call_ends_at_once_and_says_whether_it_was_sent() {
     let call = {
         let (connection, cancel) = (Arc::clone(&rig.connection), cancel.clone());
         let within = CallDeadline::from_now(Timeouts::uniform(IDLE));
-        tokio::spawn(async move { connection.call("t", "{}".into(), within, &cancel).await })
+        tokio::spawn(async move { connection.call("t", "{}".into(), within, Some(&cancel)).await })
     };
     let id = rig.hear().await["id"].clone();
     cancel.cancel();
@@ -421,10 +420,9 @@ async fn a_call_that_began_before_has_only_what_is_left() {
     let began = Instant::now();
     tokio::time::sleep(Duration::from_secs(7)).await;
     let within = CallDeadline::since(began, Timeouts::uniform(IDLE));
-    let never = CancellationToken::new();
     let fault = rig
         .connection
-        .call("t", "{}".into(), within, &never)
+        .call("t", "{}".into(), within, None)
         .await
         .unwrap_err();
     assert_eq!(

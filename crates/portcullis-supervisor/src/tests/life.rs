@@ -250,6 +250,73 @@ async fn a_server_that_always_exits_is_parked_until_it_is_well() {
     rig.call("s", "pid", "{}").await.unwrap();
 }
 
+/// What a server offers stays known while it is away: backing off, calls wait for it within their deadline; parked, they
+/// fail at once; well again, it is called as ever.
+#[tokio::test]
+async fn the_tools_of_a_server_that_is_away_stay_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let well = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
+    let cure = well.path().to_owned();
+    let process = Process {
+        exit_unless: Some(UnlessFile {
+            file: cure.clone(),
+            code: 3,
+        }),
+        ..Process::default()
+    };
+    let script = pid_tool(Script::new("s")).process(process);
+    let mut rig = Rig::start_with([scripted(&script)], |options| {
+        options.lifecycle.base = Duration::from_millis(400);
+        options.lifecycle.cap = Duration::from_millis(400);
+        options.lifecycle.park_after = 4;
+    })
+    .await;
+    let upstream = rig.upstream("s").clone();
+    assert_eq!(
+        names(&upstream.tools()),
+        [""; 0],
+        "nothing is known before it was asked"
+    );
+    rig.text("s", "pid").await;
+    well.close().unwrap();
+    rig.call("s", "crash", "{}").await.unwrap_err();
+    rig.until("s", "backing_off").await;
+    assert_eq!(names(&upstream.tools()), ["pid", "crash"]);
+    let began = Instant::now();
+    let short = Timeouts::uniform(Duration::from_millis(30));
+    let within = crate::CallDeadline::from_now(short);
+    let fault = upstream.call("pid", "{}".into(), within).await.unwrap_err();
+    assert!(
+        matches!(fault, CallFault::TimedOut { sent: false, .. }),
+        "{fault:?}"
+    );
+    assert!(began.elapsed() >= short.call);
+    rig.until("s", "parked").await;
+    assert_eq!(names(&upstream.tools()), ["pid", "crash"]);
+    let long = || crate::CallDeadline::from_now(Timeouts::uniform(PATIENCE));
+    let fault = timeout(AT_ONCE, upstream.call("pid", "{}".into(), long())).await;
+    let fault = fault.unwrap().unwrap_err();
+    assert!(
+        matches!(fault, CallFault::Unavailable { state: "parked", .. }),
+        "{fault:?}"
+    );
+    rig.until("s", "parked").await;
+    std::fs::File::create_new(&cure).unwrap();
+    upstream.call("pid", "{}".into(), long()).await.unwrap_err();
+    rig.until("s", "ready").await;
+    upstream.call("pid", "{}".into(), long()).await.unwrap();
+}
+
+/// A limit that nobody would see to is not passed over in silence.
+#[tokio::test]
+async fn limits_of_the_process_need_a_warden() {
+    let mut spec = scripted(&pid_tool(Script::new("s")));
+    spec.limits.process.open_files = Some(64);
+    let mut rig = Rig::start([spec]).await;
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(reason.contains("limits of the process need a warden"), "{reason}");
+}
+
 /// Report 39: one that never answers holds up nobody.
 #[tokio::test]
 async fn one_hangs_in_the_handshake_and_the_others_are_ready() {

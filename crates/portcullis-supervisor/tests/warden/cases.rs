@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::{
+    hub::OPEN_FILES,
     server::LEFT_BEHIND,
     survivors::{await_marked, await_none, marked, new_mark},
 };
@@ -73,6 +74,15 @@ fn check_server(mode: &str, server: &str, step_down: bool) {
     };
     // What a server leaves comes up beside it: the server may well be ready first.
     await_count(&mark, left);
+    for pid in marked(&mark) {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+        let open = limits.lines().find(|line| line.starts_with("Max open files"));
+        let most = OPEN_FILES.to_string();
+        assert!(
+            open.is_none_or(|line| line.split_whitespace().any(|word| word == most)),
+            "the limits of its definition hold for all that a server starts: {open:?}"
+        );
+    }
     if mode == "killed" {
         hub.kill().unwrap();
         hub.wait().unwrap();

@@ -9,6 +9,9 @@ use portcullis_supervisor::{StopSequence, Supervisor, SupervisorOptions};
 use portcullis_testkit::{AtEof, Behaviour, Process, Script, Tool};
 use tokio::{sync::mpsc, time::Instant};
 
+/// How many descriptors each server may have.
+pub(crate) const OPEN_FILES: u64 = 97;
+
 struct Host;
 
 impl Sources for Host {
@@ -110,7 +113,14 @@ fn spec(mark: &str, server: &str) -> ServerSpec {
         disabled_auto_approve_tools: Default::default(),
         origin: Origin::default(),
         isolation: Default::default(),
-        limits: Default::default(),
+        limits: portcullis_config::Limits {
+            // Seen by the case, and enough for every server here.
+            process: portcullis_config::ProcessLimits {
+                open_files: Some(OPEN_FILES),
+                ..Default::default()
+            },
+            ..Default::default()
+        },
         profile: Default::default(),
     }
 }

@@ -1,0 +1,105 @@
+//! Lists of tools: pages and cursors, silence, errors, limits.
+
+use portcullis_config::Profile;
+use portcullis_testkit::{Behaviour, ListReply, Page, Paging, Tool};
+
+use super::*;
+
+fn page(at: Option<&str>, tools: &[usize], next: Option<&str>) -> Page {
+    Page {
+        at: at.map(str::to_owned),
+        tools: tools.to_vec(),
+        next: next.map(str::to_owned),
+    }
+}
+
+fn three(paging: Paging) -> Script {
+    ["a", "b", "c"]
+        .iter()
+        .fold(Script::new("s").paging(paging), |script, name| {
+            script.tool(Tool::new(name, Behaviour::Pid))
+        })
+}
+
+/// Report 23: a listing ends with what was found, whatever the cursors do, and says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_listing_ends_with_what_was_found() {
+    let same = Paging::Pages(vec![
+        page(None, &[0], Some("x")),
+        page(Some("x"), &[1], Some("x")),
+    ]);
+    let round = Paging::Pages(vec![
+        page(None, &[0], Some("a")),
+        page(Some("a"), &[1], Some("b")),
+        page(Some("b"), &[2], Some("a")),
+    ]);
+    let empty = Paging::Pages(vec![page(None, &[0, 1], Some("")), page(Some(""), &[2], None)]);
+    for (paging, found, told) in [
+        (Paging::Whole, &["a", "b", "c"][..], None),
+        (Paging::Size(1), &["a", "b", "c"], None),
+        (same, &["a", "b"], Some("the cursor `x` came again")),
+        (round, &["a", "b", "c"], Some("the cursor `a` came again")),
+        (empty, &["a", "b", "c"], None),
+        (Paging::Endless, &["a", "b", "c"], Some("more than 1000 pages")),
+    ] {
+        let mut rig = Rig::start([scripted(&three(paging.clone()))]).await;
+        let (_, list) = rig.tools("s").await;
+        assert_eq!(names(&list), found, "{paging:?}");
+        match told {
+            Some(told) => assert!(
+                list.reports.iter().any(|report| report.contains(told)),
+                "{list:?}"
+            ),
+            None => assert_eq!(list.reports, [""; 0], "{paging:?}"),
+        }
+        rig.call("s", "a", "{}").await.unwrap();
+    }
+}
+
+/// One deadline for all pages, and a list that cannot be read is told.
+#[tokio::test]
+async fn a_list_that_does_not_come_fails_the_connection_and_says_why() {
+    for (reply, told) in [
+        (ListReply::Silence, "listing tools took over 0.2 s"),
+        (
+            ListReply::Error {
+                code: -32000,
+                message: "no list today".to_owned(),
+            },
+            "no list today",
+        ),
+        (
+            ListReply::Raw(r#"{"tools":7}"#.to_owned()),
+            "the list of tools cannot be read",
+        ),
+    ] {
+        let mut spec = scripted(&three(Paging::Whole).list_reply(reply));
+        spec.timeouts.list = Duration::from_millis(200);
+        let mut rig = Rig::start([spec]).await;
+        let (reason, _) = rig.until("s", "backing_off").await;
+        assert!(reason.contains(told), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn more_tools_than_the_limit_cost_a_strict_server_its_connection_and_another_the_rest() {
+    let limited = |profile: Profile| {
+        let mut spec = scripted(&three(Paging::Whole));
+        spec.limits.tools = 2;
+        spec.profile = profile;
+        spec
+    };
+    let mut rig = Rig::start([limited(Profile::Desktop)]).await;
+    let (_, list) = rig.tools("s").await;
+    assert_eq!(names(&list), ["a", "b"]);
+    assert!(
+        list.reports[0].contains("3 tools and 2 may be offered"),
+        "{list:?}"
+    );
+    let mut rig = Rig::start([limited(Profile::Strict)]).await;
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(
+        reason.contains("it offers 3 tools, and 2 is the most"),
+        "{reason}"
+    );
+}

@@ -1,0 +1,167 @@
+use std::{
+    io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+};
+
+use super::message::JsonRpc;
+use crate::{Error, Script, engine::serve};
+
+/// How many lines wait for a client that does not read.
+const QUEUE: usize = 1_024;
+
+/// One run of the script: what it prints goes to the streams that clients hold open.
+pub(super) struct Session {
+    input: Mutex<Option<PipeWriter>>,
+    streams: Mutex<Streams>,
+}
+
+/// A line that the script printed; the last one of its stream is the reply.
+pub(super) struct Line {
+    pub(super) bytes: Vec<u8>,
+    pub(super) last: bool,
+}
+
+#[derive(Default)]
+struct Streams {
+    over: bool,
+    open: Vec<Stream>,
+}
+
+struct Stream {
+    /// The raw id of the request that the stream answers; none for one that only listens.
+    answers: Option<String>,
+    lines: SyncSender<Line>,
+}
+
+impl Session {
+    pub(super) fn start(script: &Script) -> Result<Arc<Self>, Error> {
+        let failed = |source| Error::SetUp {
+            what: "start a session",
+            source,
+        };
+        let (requests, input) = io::pipe().map_err(failed)?;
+        let (output, replies) = io::pipe().map_err(failed)?;
+        let session = Arc::new(Self {
+            input: Mutex::new(Some(input)),
+            streams: Mutex::default(),
+        });
+        let script = script.clone();
+        thread::Builder::new()
+            .name("session".to_owned())
+            // What ends it ends its output, and that is what is looked at.
+            .spawn(move || serve(&script, requests, replies))
+            .map_err(failed)?;
+        let weak = Arc::downgrade(&session);
+        thread::Builder::new()
+            .name("session".to_owned())
+            .spawn(move || route(output, &weak))
+            .map_err(failed)?;
+        Ok(session)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.streams().over
+    }
+
+    /// Hands a message to the script.
+    pub(super) fn tell(&self, message: &[u8]) -> io::Result<()> {
+        let mut line: Vec<u8> = message
+            .iter()
+            .map(|byte| {
+                if matches!(byte, b'\n' | b'\r') {
+                    b' '
+                } else {
+                    *byte
+                }
+            })
+            .collect();
+        line.push(b'\n');
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        match input.as_mut() {
+            Some(input) => input.write_all(&line),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// The lines for the request of this raw id, or for one that only listens. They end where the session does.
+    pub(super) fn listen(&self, answers: Option<&str>) -> Receiver<Line> {
+        let (lines, receiver) = sync_channel(QUEUE);
+        let mut streams = self.streams();
+        if !streams.over {
+            streams.open.push(Stream {
+                answers: answers.map(str::to_owned),
+                lines,
+            });
+        }
+        receiver
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        // No code panics while it holds the lock.
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line(&self, bytes: Vec<u8>) {
+        let mut streams = self.streams();
+        let message = serde_json::from_slice::<JsonRpc>(&bytes).ok();
+        let answered = message.as_ref().and_then(|message| {
+            let id = message.id.as_ref().filter(|_| message.method.is_none())?;
+            streams.position(|answers| answers == Some(id.get()))
+        });
+        if let Some(at) = answered {
+            let stream = streams.open.remove(at);
+            // A client that is gone does not miss it.
+            let _ = stream.lines.try_send(Line { bytes, last: true });
+            return;
+        }
+        // What is no message, or a reply to nobody: the only one who waits for a reply gets it for one.
+        let is_reply = message.is_none_or(|message| message.method.is_none());
+        let waiting = streams
+            .open
+            .iter()
+            .filter(|stream| stream.answers.is_some())
+            .count();
+        if is_reply && waiting == 1 {
+            if let Some(at) = streams.position(|answers| answers.is_some()) {
+                let stream = streams.open.remove(at);
+                let _ = stream.lines.try_send(Line { bytes, last: true });
+            }
+            return;
+        }
+        if let Some(stream) = streams.open.last() {
+            let _ = stream.lines.try_send(Line { bytes, last: false });
+        }
+    }
+
+    fn end(&self) {
+        let mut streams = self.streams();
+        streams.over = true;
+        streams.open.clear();
+    }
+}
+
+impl Streams {
+    fn position(&self, is: impl Fn(Option<&str>) -> bool) -> Option<usize> {
+        self.open.iter().position(|stream| is(stream.answers.as_deref()))
+    }
+}
+
+/// Passes on what the script prints, until it ends or nobody holds the session any more.
+fn route(output: PipeReader, session: &Weak<Session>) {
+    for line in BufReader::new(output).split(b'\n') {
+        let (Ok(line), Some(session)) = (line, session.upgrade()) else {
+            break;
+        };
+        // Blank lines are nothing on an event stream.
+        if !line.trim_ascii().is_empty() {
+            session.line(line);
+        }
+    }
+    if let Some(session) = session.upgrade() {
+        session.end();
+    }
+}
