@@ -10,8 +10,9 @@ use std::{
     time::Duration,
 };
 
+use portcullis_blobs::Tag;
 use portcullis_policy::CallQuestion;
-use portcullis_supervisor::{CallFault, Ready, Upstream};
+use portcullis_supervisor::{CallFault, RawReply, Ready, Upstream};
 use portcullis_types::{AgentId, Answer, Approver, CapabilityId, Decision, Hash, ServerId, Tier};
 use tokio::{
     sync::watch,
@@ -27,7 +28,7 @@ use crate::{
     error::CallError,
     event::{Event, EventBus},
     router::RouterOptions,
-    shape::{ShapeFlags, ShapedResult, shape_any},
+    shape::{ShapeError, ShapeFlags, ShapedResult, shape_reply},
 };
 
 /// How long somebody may take to approve a call.
@@ -149,16 +150,14 @@ impl Dispatch {
                 arguments_hash: call.arguments_hash,
             });
             match ready
-                .call(call.capability.tool(), Arc::clone(&call.arguments), deadlines)
+                .call_raw(call.capability.tool(), Arc::clone(&call.arguments), deadlines)
                 .await
             {
-                Ok(raw) => {
-                    let result = shape_any(raw, &self.options.store, &self.options.shape)
-                        .await
-                        .map_err(|fault| CallError::Result {
-                            capability: call.capability.clone(),
-                            fault,
-                        })?;
+                Ok(reply) => {
+                    let result = self.shape(reply).await.map_err(|fault| CallError::Result {
+                        capability: call.capability.clone(),
+                        fault,
+                    })?;
                     return Ok(CallOutcome {
                         call: call.number,
                         result,
@@ -175,6 +174,23 @@ impl Dispatch {
                 Err(other) => return Err(fault(other)),
             }
         }
+    }
+
+    /// The result as the host gets it. What it put into the store is kept there under the hub's name, where it has one.
+    async fn shape(&self, reply: RawReply) -> Result<ShapedResult, ShapeError> {
+        let store = &self.options.store;
+        let result = shape_reply(reply, store, &self.options.shape).await?;
+        if let Some(name) = &self.options.blob_tag {
+            for info in &result.blobs {
+                let tag = Tag {
+                    name: name.clone(),
+                    blob: info.blob,
+                    expires_ms: None,
+                };
+                store.tag(tag).await.map_err(ShapeError::Store)?;
+            }
+        }
+        Ok(result)
     }
 
     /// The tool in the current snapshot. Where its server has not said what it offers, that is waited for.

@@ -35,6 +35,7 @@ mod admission;
 mod approval;
 mod elicit;
 mod shape;
+mod spool;
 
 mod clock;
 mod event;

@@ -20,6 +20,7 @@ use crate::{
     gate::Gate,
     rounds::{InputRequired, MAX_ROUNDS, Round},
     service::ProgressTable,
+    strings::RawReply,
     ticket::{Ticket, WireFault},
     transport::{CallCap, RawArguments},
 };
@@ -52,22 +53,30 @@ impl Connection {
         tool: &str,
         arguments: Arc<str>,
         deadlines: Timeouts,
-    ) -> Result<String, CallFault> {
+    ) -> Result<RawReply, CallFault> {
         let mut round = Round::default();
         for number in 0..=MAX_ROUNDS {
             let sent = self.send(tool, Arc::clone(&arguments), round, deadlines).await;
             // The server has had the call since the first round, whatever became of a later one.
-            let raw = if number == 0 {
+            let reply = if number == 0 {
                 sent?
             } else {
                 sent.map_err(CallFault::after_it_was_sent)?
             };
-            let required = match InputRequired::read(&raw) {
-                None => return Ok(raw),
-                Some(required) => required.map_err(|error| CallFault::BadReply {
-                    reason: error.to_string(),
-                })?,
+            let required = match InputRequired::read(&reply.json) {
+                None => return Ok(reply),
+                Some(required) if reply.strings.is_empty() => required,
+                // What it wants goes back to the server or to a person, word for word: no string of it may stay out.
+                Some(_) => {
+                    let whole = reply.whole().await;
+                    let whole = whole.map_err(|reason| CallFault::BadReply { reason })?;
+                    let required = InputRequired::read(&whole);
+                    required.unwrap_or_else(|| serde_json::from_str(&whole))
+                }
             };
+            let required = required.map_err(|error| CallFault::BadReply {
+                reason: error.to_string(),
+            })?;
             round = required
                 .answer(&self.server, self.elicitation.as_ref())
                 .await
@@ -85,7 +94,7 @@ impl Connection {
         arguments: Arc<str>,
         round: Round,
         deadlines: Timeouts,
-    ) -> Result<String, CallFault> {
+    ) -> Result<RawReply, CallFault> {
         let Some(_pass) = self.gate.enter() else {
             return Err(CallFault::NotSent {
                 reason: "the connection was being closed".to_owned(),
@@ -120,7 +129,10 @@ impl Connection {
         loop {
             tokio::select! {
                 biased;
-                reply = call.reply() => return reply.and_then(raw_result).map_err(|error| self.fault(error, &ticket)),
+                reply = call.reply() => {
+                    let json = reply.and_then(raw_result).map_err(|error| self.fault(error, &ticket))?;
+                    return Ok(RawReply { json, strings: ticket.strings() });
+                }
                 () = progress.renewed() => idle = Instant::now() + deadlines.call,
                 () = sleep_until(idle.min(cap)) => {
                     let after = if cap <= idle { deadlines.call_max } else { deadlines.call };

@@ -44,6 +44,7 @@ mod gate;
 mod listen;
 mod rounds;
 mod service;
+mod strings;
 mod ticket;
 mod tools;
 
@@ -66,6 +67,7 @@ pub use root::{Supervisor, SupervisorOptions};
 pub use spawn::WardenSpawner;
 pub use spawn::{GroupSpawner, ProcessHandle, SpawnedProcess, Spawner, StopSequence};
 pub use stderr::StderrRing;
+pub use strings::{LongString, RawReply, SpooledString, StringSpool, StringWriter};
 pub use tools::{ToolDefinition, ToolList};
 pub use upstream::{Ready, Upstream};
 

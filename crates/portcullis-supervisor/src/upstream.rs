@@ -14,6 +14,7 @@ use tokio::{
 use crate::{
     connection::Connection,
     error::CallFault,
+    strings::RawReply,
     tools::{ToolDefinition, ToolList},
 };
 
@@ -168,6 +169,23 @@ impl Ready {
         arguments: Arc<str>,
         deadlines: Timeouts,
     ) -> Result<String, CallFault> {
+        let reply = self.call_raw(tool, arguments, deadlines).await?;
+        reply
+            .whole()
+            .await
+            .map_err(|reason| CallFault::BadReply { reason })
+    }
+
+    /// The same, for who gave a [`StringSpool`](crate::StringSpool): strings over 64 KiB come beside the result.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn call_raw(
+        &self,
+        tool: &str,
+        arguments: Arc<str>,
+        deadlines: Timeouts,
+    ) -> Result<RawReply, CallFault> {
         self.connection.call(tool, arguments, deadlines).await
     }
 

@@ -301,6 +301,7 @@ async fn a_disabled_server_refuses_at_once() {
         egress: None,
         policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
         store: Arc::new(MemStore::default()),
+        blob_tag: None,
         shape: ShapeOptions::default(),
         approval: None,
         elicitation: None,

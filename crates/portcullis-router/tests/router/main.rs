@@ -4,10 +4,11 @@
 
 mod calls;
 mod events;
+mod large;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use portcullis_blobs::MemStore;
+use portcullis_blobs::{BlobStore, MemStore, TagName};
 use portcullis_config::{
     Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
 };
@@ -93,6 +94,17 @@ impl Rig {
     }
 
     async fn start_spec(spec: ServerSpec, rules: &str, approval: Option<Arc<dyn ApprovalHandler>>) -> Self {
+        let store = Arc::new(MemStore::default());
+        Self::start_on(store, ShapeOptions::default(), spec, rules, approval).await
+    }
+
+    async fn start_on(
+        store: Arc<dyn BlobStore>,
+        shape: ShapeOptions,
+        spec: ServerSpec,
+        rules: &str,
+        approval: Option<Arc<dyn ApprovalHandler>>,
+    ) -> Self {
         let rules = PolicyFile {
             name: "team.rules".to_owned(),
             text: rules.to_owned(),
@@ -100,8 +112,9 @@ impl Rig {
         let options = RouterOptions {
             egress: None,
             policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
-            store: Arc::new(MemStore::default()),
-            shape: ShapeOptions::default(),
+            store,
+            blob_tag: Some(TagName::session("router").unwrap()),
+            shape,
             approval,
             elicitation: None,
             agent: AgentId::default(),

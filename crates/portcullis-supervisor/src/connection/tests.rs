@@ -8,6 +8,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::strings::memory::Shelf;
 use crate::{service::ClientService, transport::StdioTransport};
 
 const IDLE: Duration = Duration::from_secs(10);
@@ -36,7 +37,8 @@ impl Rig {
             tools_changed: Arc::default(),
         };
         let progress = Arc::clone(&client.progress);
-        let transport = StdioTransport::new(reader, writer, Arc::default(), closed.clone());
+        let transport = StdioTransport::new(reader, writer, Arc::default(), closed.clone())
+            .with_spool(Some(Arc::<Shelf>::default()));
         let serving = serve_client_with_lifecycle_and_ct(
             client,
             transport,
@@ -82,7 +84,8 @@ impl Rig {
         };
         tokio::spawn(async move {
             let began = Instant::now();
-            (connection.call("t", arguments, deadlines).await, began.elapsed())
+            let reply = connection.call("t", arguments, deadlines).await;
+            (reply.map(|reply| reply.json), began.elapsed())
         })
     }
 
@@ -278,6 +281,25 @@ async fn a_later_round_that_is_not_sent_leaves_the_outcome_unknown() {
         matches!(result, Err(CallFault::OutcomeUnknown { .. })),
         "{result:?}"
     );
+}
+
+/// What a tool needs before it can go on is nobody's result: nothing of it goes to a store, and its state comes back
+/// to the server word for word, however long it is.
+#[tokio::test]
+async fn a_long_state_goes_back_to_the_server_as_it_was() {
+    let mut rig = Rig::new(1 << 20).await;
+    let call = rig.call("{}");
+    let id = rig.hear().await["id"].clone();
+    let state = "s\u{e9}\u{1f600}".repeat(30_000);
+    let result = json!({"requestState": state, "resultType": "input_required", "inputRequests": {}});
+    rig.say(&json!({"jsonrpc": "2.0", "result": result, "id": id}))
+        .await;
+    let again = rig.hear().await;
+    assert!(again["params"]["requestState"] == state, "the state is another");
+    let done = json!({"content": [{"type": "text", "text": "done"}]});
+    rig.say(&json!({"jsonrpc": "2.0", "id": again["id"], "result": done}))
+        .await;
+    assert_eq!(call.await.unwrap().0, Ok(done.to_string()));
 }
 
 #[tokio::test(start_paused = true)]
