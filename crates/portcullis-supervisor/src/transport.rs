@@ -32,7 +32,7 @@ use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     task::JoinHandle,
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +52,7 @@ pub(crate) const OUTPUT_CLOSED: &str = "the server closed its output";
 const READ_BYTES: usize = 64 * 1024;
 
 /// How long a piece of a long string may wait to be written before the connection is given up.
-const SPOOL_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
+const SPOOL_WAIT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A call's arguments as the caller gave them, in the request's extensions: what was decided upon is what is
 /// sent, byte for byte.
@@ -95,6 +95,8 @@ pub(crate) struct StdioTransport<R> {
     inbound: VecDeque<ServerJsonRpcMessage>,
     /// Messages that are no call's result and get their long strings back.
     restoring: VecDeque<BoxFuture<'static, Restored>>,
+    /// Until when what waits for the thread of long strings may wait, however often the waiting is begun again.
+    spool_until: Option<Instant>,
     pending: Arc<Pending>,
     outbound: WriterQueue,
     writer: JoinHandle<()>,
@@ -134,6 +136,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             chunk: BytesMut::with_capacity(READ_BYTES),
             inbound: VecDeque::new(),
             restoring: VecDeque::new(),
+            spool_until: None,
             pending: Arc::default(),
             outbound,
             writer,
@@ -371,10 +374,12 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         if !self.decoder.taker().are_waiting() {
             return;
         }
-        if timeout(SPOOL_WAIT, self.decoder.taker().hand_over())
-            .await
-            .is_err()
-        {
+        let until = *self
+            .spool_until
+            .get_or_insert_with(|| Instant::now() + SPOOL_WAIT);
+        let handed_over = timeout_at(until, self.decoder.taker().hand_over()).await;
+        self.spool_until = None;
+        if handed_over.is_err() {
             self.phase = Phase::Ending("the store for long strings hangs".to_owned());
             *self.decoder.taker() = Strings::new(None);
         }

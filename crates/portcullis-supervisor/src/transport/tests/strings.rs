@@ -257,3 +257,37 @@ async fn a_slow_store_holds_up_the_pipe_and_not_the_memory() {
     assert_eq!(shelf.written.load(Ordering::SeqCst), size);
     assert_none_is_left(&shelf).await;
 }
+
+/// One that hangs for good ends the connection in time, however often the SDK begins to listen anew.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_ends_the_connection() {
+    let (mut rig, shelf) = spooling();
+    let (held_up, changed) = &*shelf.held_up;
+    *held_up.lock().unwrap() = true;
+    let ticket = rig.call(7).await;
+    let line = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"result":["{}"]}}"#,
+        "x".repeat(8 << 20)
+    );
+    let Rig { transport, speak, .. } = &mut rig;
+    let began = tokio::time::Instant::now();
+    let listening = async {
+        loop {
+            if let Ok(message) = timeout(Duration::from_secs(7), transport.receive()).await {
+                return up(message.unwrap());
+            }
+        }
+    };
+    let (_, result) = tokio::select! {
+        result = listening => result,
+        _ = speak.write_all(line.as_bytes()) => panic!("all of it was read"),
+    };
+    assert!(began.elapsed() <= 2 * SPOOL_WAIT, "{:?}", began.elapsed());
+    let error = result.unwrap_err();
+    assert!(error.contains("hangs"), "{error}");
+    assert_eq!(ticket.fault(), Some(&WireFault::Closed(error)));
+    *held_up.lock().unwrap() = false;
+    changed.notify_all();
+    drop(rig);
+    assert_none_is_left(&shelf).await;
+}
