@@ -18,6 +18,12 @@ const BENCHES: &[(&str, &str, &str, &str)] = &[
         "putting and getting blobs, beside plain files",
     ),
     (
+        "blobs",
+        "portcullis-router",
+        "bench_spill",
+        "pictures from a server's pipe into the store, beside a bare program and the SDK alone",
+    ),
+    (
         "config",
         "portcullis-config",
         "bench_config",
@@ -50,9 +56,14 @@ pub(crate) fn run(root: &Root, arguments: &[&str]) -> Result<()> {
     let Some((name, rest)) = arguments.split_first() else {
         bail!(Usage(format!("`bench` needs a name: {}", names())));
     };
-    let Some((_, package, example, _)) = BENCHES.iter().find(|(known, ..)| known == name) else {
+    let mut found = BENCHES.iter().filter(|(known, ..)| known == name).peekable();
+    if found.peek().is_none() {
         bail!(Usage(format!("there is no bench `{name}`; there is {}", names())));
-    };
+    }
+    found.try_for_each(|(_, package, example, _)| example_of(root, package, example, rest))
+}
+
+fn example_of(root: &Root, package: &str, example: &str, rest: &[&str]) -> Result<()> {
     let mut all = vec![
         "run",
         "--release",

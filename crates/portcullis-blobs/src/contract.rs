@@ -76,6 +76,47 @@ fn a_stream_gives_the_same_blob_as_the_whole() {
 }
 
 #[test]
+fn a_writer_gives_the_same_blob_as_the_whole_or_nothing() {
+    let limits = Limits {
+        max_blob_bytes: 500_000,
+        quota_bytes: Some(700_000),
+    };
+    check(limits, |store| async move {
+        let content = content(400_000);
+        let blob = BlobRef(Hash::of(&content));
+        let write = || {
+            let mut writer = store.writer().unwrap();
+            content
+                .chunks(70_001)
+                .for_each(|piece| writer.write(piece).unwrap());
+            assert_eq!((writer.size_bytes(), writer.blob()), (400_000, blob));
+            writer
+        };
+        // It is no blob before it is published, and gives its room back where it never is.
+        drop(write());
+        assert_eq!(store.size_bytes(blob).await.unwrap(), None);
+        let writer = write();
+        let mut buffer = [0; 1_000];
+        assert_eq!(writer.read_at(399_500, &mut buffer).unwrap(), 500);
+        assert_eq!(buffer[..500], content[399_500..]);
+        assert_eq!(writer.read_at(400_000, &mut buffer).unwrap(), 0);
+        assert!(!writer.publish().unwrap().existed);
+        assert_eq!(store.get(blob).await.unwrap(), content);
+        let mut second = store.writer().unwrap();
+        assert!(matches!(second.write(&content), Err(BlobError::Quota { .. })));
+        drop(second);
+        let mut third = store.writer().unwrap();
+        third.write(&content[..250_000]).unwrap();
+        assert!(matches!(
+            third.write(&[0; 250_001]),
+            Err(BlobError::TooLarge { .. } | BlobError::Quota { .. })
+        ));
+        drop(third);
+        assert_eq!(store.stats().await.unwrap().blobs, 1);
+    });
+}
+
+#[test]
 fn what_was_never_put_is_not_found() {
     check(Limits::default(), |store| async move {
         let blob = BlobRef(Hash::of(b"never put"));

@@ -26,11 +26,13 @@ use futures::{
 use portcullis_types::BlobRef;
 
 use crate::{
-    BlobEntry, BlobError, BlobReader, BlobStore, ByteStream, GcOptions, GcReport, Limits, Stats, Stored, Tag,
-    TagName,
+    BlobEntry, BlobError, BlobReader, BlobStore, BlobWriter, ByteStream, GcOptions, GcReport, Limits, Stats,
+    Stored, Tag, TagName,
 };
 
 mod folder;
+
+mod hash;
 
 mod temp;
 
@@ -132,10 +134,10 @@ impl FsStore {
             if batch_bytes >= BATCH_BYTES {
                 let full = std::mem::take(&mut batch);
                 batch_bytes = 0;
-                writer = self.blocking(move |_| writer.write(&full)).await?;
+                writer = self.blocking(move |_| writer.write_all(&full)).await?;
             }
         }
-        self.blocking(move |_| writer.write(&batch)?.publish()).await
+        self.blocking(move |_| writer.write_all(&batch)?.finish()).await
     }
 }
 
@@ -155,6 +157,10 @@ impl BlobStore for FsStore {
 
     fn put_stream<'a>(&'a self, content: ByteStream<'a>) -> BoxFuture<'a, Result<Stored, BlobError>> {
         self.write_stream(content).boxed()
+    }
+
+    fn writer(&self) -> Result<Box<dyn BlobWriter>, BlobError> {
+        Ok(Box::new(Writer::create(&self.shelf, &self.session)?))
     }
 
     fn get(&self, blob: BlobRef) -> BoxFuture<'_, Result<Bytes, BlobError>> {

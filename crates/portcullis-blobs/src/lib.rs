@@ -58,5 +58,5 @@ pub use media_type::{MediaType, sniff};
 pub use mem::MemStore;
 pub use portcullis_types::{BlobRef, Hash};
 pub use reader::BlobReader;
-pub use store::{BlobStore, ByteStream, Limits, Stored};
+pub use store::{BlobStore, BlobWriter, ByteStream, Limits, Stored};
 pub use tag::{Tag, TagName};

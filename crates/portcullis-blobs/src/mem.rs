@@ -17,8 +17,8 @@ use futures::{
 use portcullis_types::{BlobRef, Hash};
 
 use crate::{
-    BlobEntry, BlobError, BlobReader, BlobStore, ByteStream, GcOptions, GcReport, Limits, Stats, Stored, Tag,
-    TagName,
+    BlobEntry, BlobError, BlobReader, BlobStore, BlobWriter, ByteStream, GcOptions, GcReport, Limits, Stats,
+    Stored, Tag, TagName,
     usage::{Reservation, Usage},
 };
 
@@ -27,7 +27,13 @@ use crate::{
 /// It reads no clock: the retention of a blob that nothing keeps begins with the first collection that sees it.
 pub struct MemStore {
     inner: Arc<Inner>,
-    session: u64,
+    session: Arc<Session>,
+}
+
+/// What one handle put stays until this is gone: with the handle and all writers that came of it.
+struct Session {
+    inner: Arc<Inner>,
+    number: u64,
 }
 
 struct Inner {
@@ -55,53 +61,31 @@ impl MemStore {
     /// so here the limits are what bounds memory.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
+        Self::on(Arc::new(Inner {
+            usage: Usage::new(limits),
+            sessions: AtomicU64::new(0),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// A handle that is a session of its own.
+    fn on(inner: Arc<Inner>) -> Self {
+        let session = Session {
+            number: inner.sessions.fetch_add(1, Ordering::Relaxed),
+            inner: Arc::clone(&inner),
+        };
         Self {
-            inner: Arc::new(Inner {
-                usage: Usage::new(limits),
-                sessions: AtomicU64::new(1),
-                state: Mutex::default(),
-            }),
-            session: 0,
+            inner,
+            session: Arc::new(session),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.state()
     }
 
     fn insert(&self, content: Bytes, room: Option<Reservation>) -> Result<Stored, BlobError> {
-        let blob = BlobRef(Hash::of(&content));
-        let size_bytes = content.len() as u64;
-        let mut state = self.state();
-        if let Some(held) = state.blobs.get_mut(&blob) {
-            held.sessions.insert(self.session);
-            held.unneeded_ms = None;
-            return Ok(Stored {
-                blob,
-                size_bytes,
-                existed: true,
-            });
-        }
-        let room = match room {
-            Some(room) => room,
-            None => {
-                let mut room = self.inner.usage.reservation();
-                room.grow(size_bytes)?;
-                room
-            }
-        };
-        room.keep();
-        let held = Held {
-            content,
-            sessions: HashSet::from([self.session]),
-            unneeded_ms: None,
-        };
-        state.blobs.insert(blob, held);
-        Ok(Stored {
-            blob,
-            size_bytes,
-            existed: false,
-        })
+        self.inner.insert(self.session.number, content, room)
     }
 
     fn content(&self, blob: BlobRef) -> Result<Bytes, BlobError> {
@@ -152,17 +136,57 @@ impl MemStore {
     }
 }
 
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, session: u64, content: Bytes, room: Option<Reservation>) -> Result<Stored, BlobError> {
+        let blob = BlobRef(Hash::of(&content));
+        let size_bytes = content.len() as u64;
+        let mut state = self.state();
+        if let Some(held) = state.blobs.get_mut(&blob) {
+            held.sessions.insert(session);
+            held.unneeded_ms = None;
+            return Ok(Stored {
+                blob,
+                size_bytes,
+                existed: true,
+            });
+        }
+        let room = match room {
+            Some(room) => room,
+            None => {
+                let mut room = self.usage.reservation();
+                room.grow(size_bytes)?;
+                room
+            }
+        };
+        room.keep();
+        let held = Held {
+            content,
+            sessions: HashSet::from([session]),
+            unneeded_ms: None,
+        };
+        state.blobs.insert(blob, held);
+        Ok(Stored {
+            blob,
+            size_bytes,
+            existed: false,
+        })
+    }
+}
+
 impl Default for MemStore {
     fn default() -> Self {
         Self::new(Limits::default())
     }
 }
 
-impl Drop for MemStore {
+impl Drop for Session {
     fn drop(&mut self) {
-        let session = self.session;
-        for held in self.state().blobs.values_mut() {
-            held.sessions.remove(&session);
+        for held in self.inner.state().blobs.values_mut() {
+            held.sessions.remove(&self.number);
         }
     }
 }
@@ -192,6 +216,14 @@ impl BlobStore for MemStore {
             self.insert(whole.freeze(), Some(room))
         }
         .boxed()
+    }
+
+    fn writer(&self) -> Result<Box<dyn BlobWriter>, BlobError> {
+        Ok(Box::new(MemWriter {
+            session: Arc::clone(&self.session),
+            room: self.inner.usage.reservation(),
+            content: Vec::new(),
+        }))
     }
 
     fn get(&self, blob: BlobRef) -> BoxFuture<'_, Result<Bytes, BlobError>> {
@@ -282,9 +314,53 @@ impl BlobStore for MemStore {
     }
 
     fn session(&self) -> Arc<dyn BlobStore> {
-        Arc::new(Self {
-            inner: Arc::clone(&self.inner),
-            session: self.inner.sessions.fetch_add(1, Ordering::Relaxed),
-        })
+        Arc::new(Self::on(Arc::clone(&self.inner)))
+    }
+}
+
+/// Content that is being written.
+struct MemWriter {
+    session: Arc<Session>,
+    room: Reservation,
+    content: Vec<u8>,
+}
+
+impl BlobWriter for MemWriter {
+    fn write(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+        self.room.grow(piece.len() as u64)?;
+        self.content.extend_from_slice(piece);
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.content.len() as u64
+    }
+
+    fn blob(&self) -> BlobRef {
+        BlobRef(Hash::of(&self.content))
+    }
+
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<usize, BlobError> {
+        let rest = usize::try_from(at).ok().and_then(|at| self.content.get(at..));
+        let mut rest = rest.unwrap_or_default();
+        // Reading from memory does not fail.
+        Ok(std::io::Read::read(&mut rest, buffer).unwrap_or(0))
+    }
+
+    fn publish(self: Box<Self>) -> Result<Stored, BlobError> {
+        let Self {
+            session,
+            room,
+            content,
+        } = *self;
+        session.inner.insert(session.number, content.into(), Some(room))
+    }
+}
+
+impl fmt::Debug for MemWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemWriter")
+            .field("size_bytes", &self.content.len())
+            .finish_non_exhaustive()
     }
 }

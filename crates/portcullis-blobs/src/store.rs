@@ -37,6 +37,14 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// As [`put`](BlobStore::put); also [`BlobError::Source`] when the stream yields an error.
     fn put_stream<'a>(&'a self, content: ByteStream<'a>) -> BoxFuture<'a, Result<Stored, BlobError>>;
 
+    /// A way to write content piece by piece on a thread that may block, and to decide at its end whether it is kept.
+    /// Blocks too, a little.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](BlobStore::put).
+    fn writer(&self) -> Result<Box<dyn BlobWriter>, BlobError>;
+
     /// The whole content of `blob`, checked against its name before a byte of it is returned.
     ///
     /// # Errors
@@ -124,6 +132,48 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
 
     /// A handle on the same store that is a session of its own: what is put through it stays until it is gone.
     fn session(&self) -> Arc<dyn BlobStore>;
+}
+
+/// Content on its way into a store, by a thread that may block. It is no blob before it is published: dropped,
+/// nothing of it is left.
+///
+/// ```
+/// use portcullis_blobs::{BlobStore, MemStore};
+///
+/// let store = MemStore::default();
+/// let mut writer = store.writer()?;
+/// writer.write(b"a pic")?;
+/// writer.write(b"ture")?;
+/// assert_eq!(writer.blob(), writer.publish()?.blob);
+/// # Ok::<(), portcullis_blobs::BlobError>(())
+/// ```
+pub trait BlobWriter: Send + Sync + fmt::Debug {
+    /// Appends a piece, hashing it on the way.
+    ///
+    /// # Errors
+    ///
+    /// As [`BlobStore::put`]. Nothing more can be written or published then.
+    fn write(&mut self, piece: &[u8]) -> Result<(), BlobError>;
+
+    /// How much was written, in bytes.
+    fn size_bytes(&self) -> u64;
+
+    /// The name that what was written so far would get.
+    fn blob(&self) -> BlobRef;
+
+    /// Reads into `buffer` what was written, from the byte `at` on, and says how much that was: 0 at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError::Io`].
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<usize, BlobError>;
+
+    /// Makes it a blob: as if all of it had been put now.
+    ///
+    /// # Errors
+    ///
+    /// As [`BlobStore::put`].
+    fn publish(self: Box<Self>) -> Result<Stored, BlobError>;
 }
 
 /// What became of content that was put.

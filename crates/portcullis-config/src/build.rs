@@ -6,8 +6,8 @@ use portcullis_types::ServerId;
 use secrecy::ExposeSecret;
 
 use crate::{
-    Code, Egress, Environment, Limits, Options, Origin, ProcessLimits, Profile, ResolveError, ServerSpec, Severity,
-    Sources, Template, TransportSpec,
+    Code, Egress, Environment, Limits, Options, Origin, ProcessLimits, Profile, ResolveError, ServerSpec,
+    Severity, Sources, Template, TransportSpec,
     draft::{Declared, Draft, EgressSource},
     env_file::EnvFile,
     network::NetworkDraft,

@@ -9,9 +9,10 @@ use std::{
     },
 };
 
+use portcullis_blobs::Tag;
 use portcullis_policy::{CallQuestion, DecisionPoint};
 use portcullis_state::{StateError, Trusting};
-use portcullis_supervisor::{CallDeadline, CallFault, Ready, ToolDefinition, Upstream};
+use portcullis_supervisor::{CallDeadline, CallFault, RawReply, Ready, ToolDefinition, Upstream};
 use portcullis_types::{AgentId, Answer, CapabilityId, Decision, Hash, ReasonCode, ServerId, Tier};
 use ractor::ActorRef;
 use tokio::{
@@ -30,7 +31,7 @@ use crate::{
     pins::{PinStanding, Pinning},
     policies::Policies,
     router::{RouterMessage, RouterOptions},
-    shape::{ShapeFlags, ShapedResult, shape_any},
+    shape::{ShapeError, ShapeFlags, ShapedResult, shape_reply},
 };
 
 /// How often a call that was not sent is tried again, within its deadline.
@@ -152,16 +153,14 @@ impl Dispatch {
                 arguments_hash: call.arguments_hash,
             });
             match ready
-                .call_within(call.capability.tool(), Arc::clone(&call.arguments), within)
+                .call_raw(call.capability.tool(), Arc::clone(&call.arguments), within)
                 .await
             {
-                Ok(raw) => {
-                    let result = shape_any(raw, &self.options.store, &self.options.shape)
-                        .await
-                        .map_err(|fault| CallError::Result {
-                            capability: call.capability.clone(),
-                            fault,
-                        })?;
+                Ok(reply) => {
+                    let result = self.shape(reply).await.map_err(|fault| CallError::Result {
+                        capability: call.capability.clone(),
+                        fault,
+                    })?;
                     return Ok(CallOutcome {
                         call: call.number,
                         result,
@@ -178,6 +177,23 @@ impl Dispatch {
                 Err(other) => return Err(fault(other)),
             }
         }
+    }
+
+    /// The result as the host gets it. What it put into the store is kept there under the hub's name, where it has one.
+    async fn shape(&self, reply: RawReply) -> Result<ShapedResult, ShapeError> {
+        let store = &self.options.store;
+        let result = shape_reply(reply, store, &self.options.shape).await?;
+        if let Some(name) = &self.options.blob_tag {
+            for info in &result.blobs {
+                let tag = Tag {
+                    name: name.clone(),
+                    blob: info.blob,
+                    expires_ms: None,
+                };
+                store.tag(tag).await.map_err(ShapeError::Store)?;
+            }
+        }
+        Ok(result)
     }
 
     /// The tool in the current snapshot. Where its server has not said what it offers, that is waited for.

@@ -41,6 +41,7 @@ mod approval;
 mod approve;
 mod elicit;
 mod shape;
+mod spool;
 
 mod clock;
 mod event;

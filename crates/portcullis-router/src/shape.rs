@@ -37,13 +37,19 @@ mod block;
 
 mod flags;
 
+mod spooled;
+
 mod large;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use find::data_url_header;
 pub use flags::ShapeFlags;
-pub(crate) use large::shape_any;
+pub(crate) use large::shape_reply;
+
+use crate::spool::SpoolFault;
+use spooled::Spools;
 
 /// How results are shaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,8 +139,20 @@ pub enum ShapeError {
         limit_bytes: usize,
     },
     /// A part of the result could not be stored.
-    #[error("the tool was called, but its result could not be stored")]
-    Store(#[source] BlobError),
+    #[error("the tool was called, but its result could not be stored: {0}")]
+    Store(BlobError),
+    /// A long string of the result is not there.
+    #[error("the tool was called, but a long string of its result was lost: {0}")]
+    Lost(String),
+}
+
+impl From<SpoolFault> for ShapeError {
+    fn from(fault: SpoolFault) -> Self {
+        match fault {
+            SpoolFault::Store(error) => Self::Store(error),
+            crowded @ SpoolFault::Crowded => Self::Lost(crowded.to_string()),
+        }
+    }
 }
 
 /// Shapes `raw_result`, the JSON text of a `tools/call` result.
@@ -148,8 +166,18 @@ pub async fn shape(
     store: &dyn BlobStore,
     options: &ShapeOptions,
 ) -> Result<ShapedResult, ShapeError> {
+    shape_with(raw_result, Spools::default(), store, options).await
+}
+
+/// The same, with strings that are in `spools` and not in the text. Blocks where there are any.
+async fn shape_with(
+    raw_result: &str,
+    spools: Spools,
+    store: &dyn BlobStore,
+    options: &ShapeOptions,
+) -> Result<ShapedResult, ShapeError> {
     let raw: &RawValue = serde_json::from_str(raw_result).map_err(ShapeError::NotJson)?;
-    let mut shaper = Shaper::new(store, *options);
+    let mut shaper = Shaper::new(store, *options, spools);
     let reply = shaper.reply(raw).await?;
     shaper.flags.look_at(&reply.json, &shaper.blobs);
     shaper.finish(reply).await
@@ -161,6 +189,8 @@ struct Shaper<'a> {
     options: ShapeOptions,
     blobs: Vec<BlobInfo>,
     twins: find::Twins<'a>,
+    /// Long strings that stand in the result as markers.
+    spools: Spools,
     flags: ShapeFlags,
     /// How many parts were given to the store.
     puts: usize,
@@ -169,6 +199,9 @@ struct Shaper<'a> {
 /// How many parts of one result go to the store. Those beyond stay where they are, and with them the reply is
 /// most likely spilled: a result of a million tiny pictures must not become a million files.
 const MAX_PUTS: usize = 1_024;
+
+/// The longest `resultType` that goes beside a note. Those that there are have a dozen bytes, and a marker has more.
+const MAX_RESULT_TYPE_BYTES: usize = 50;
 
 /// A reply with its binary content replaced.
 struct Reply<'a> {
@@ -179,13 +212,17 @@ struct Reply<'a> {
 }
 
 impl<'a> Shaper<'a> {
-    fn new(store: &'a dyn BlobStore, options: ShapeOptions) -> Self {
+    fn new(store: &'a dyn BlobStore, options: ShapeOptions, spools: Spools) -> Self {
         Self {
             store,
             options,
             blobs: Vec::new(),
-            twins: find::Twins::new(),
-            flags: ShapeFlags::default(),
+            twins: find::Twins::default(),
+            flags: ShapeFlags {
+                left_inline: spools.left_inline(),
+                ..ShapeFlags::default()
+            },
+            spools,
             puts: 0,
         }
     }
@@ -259,11 +296,11 @@ impl<'a> Shaper<'a> {
 
     /// Hands the reply on, or puts it into the store where it is too large.
     async fn finish(mut self, reply: Reply<'_>) -> Result<ShapedResult, ShapeError> {
-        let (size_bytes, limit_bytes) = (reply.json.len(), self.options.max_reply_bytes);
+        let (size_bytes, limit_bytes) = (self.spools.size_of(&reply.json), self.options.max_reply_bytes);
         let spilled = size_bytes > limit_bytes;
         let is_error = reply.is_error;
         let json = match self.options.oversize {
-            _ if !spilled => reply.json,
+            _ if !spilled => self.spools.fill(&reply.json)?.into_owned(),
             Oversize::Reject => {
                 return Err(ShapeError::TooLarge {
                     size_bytes,
@@ -289,9 +326,14 @@ impl<'a> Shaper<'a> {
             is_error,
             result_type,
         } = reply;
-        let (size, limit) = (json.len(), self.options.max_reply_bytes);
+        let (size, limit) = (self.spools.size_of(&json), self.options.max_reply_bytes);
+        let blob = if self.spools.are_none() {
+            self.put(json.into_bytes().into()).await?
+        } else {
+            self.spools.store_filled(&json, self.store)?
+        };
         let info = BlobInfo {
-            blob: self.put(json.into_bytes().into()).await?,
+            blob,
             media_type: "application/json".to_owned(),
             declared_media_type: None,
             size_bytes: size as u64,
@@ -311,7 +353,7 @@ impl<'a> Shaper<'a> {
         if is_error {
             object.member("isError", "true");
         }
-        if let Some(result_type) = result_type {
+        if let Some(result_type) = result_type.filter(|raw| raw.get().len() <= MAX_RESULT_TYPE_BYTES) {
             object.member("resultType", result_type.get());
         }
         // Last, also where an equal blob came before: that is where the reply is looked for.
@@ -325,6 +367,14 @@ impl<'a> Shaper<'a> {
         let mut out = String::new();
         let mut done = 0;
         for token in json::strings(raw).filter(|token| !token.is_name) {
+            if self.spools.get(token.raw).is_some() {
+                if let Some(blob) = self.spooled_string(token.raw, place)? {
+                    out.push_str(raw.get(done..token.start).unwrap_or_default());
+                    out.push_str(&json::text(&blob.to_string()));
+                    done = token.start + token.raw.len();
+                }
+                continue;
+            }
             let found = find::in_string(token.raw, place, &self.twins, self.options.data_url_min_bytes);
             let Some((text, finds)) = found else { continue };
             let mut replaced = String::new();
@@ -365,6 +415,10 @@ impl<'a> Shaper<'a> {
         let media = media::decide(&bytes, declared);
         let size_bytes = bytes.len() as u64;
         let blob = self.put(bytes).await?;
+        Ok(self.remember(blob, size_bytes, media))
+    }
+
+    fn remember(&mut self, blob: BlobRef, size_bytes: u64, media: media::Media) -> BlobInfo {
         let info = BlobInfo {
             blob,
             media_type: media.media_type,
@@ -374,7 +428,7 @@ impl<'a> Shaper<'a> {
         if !self.blobs.iter().any(|known| known.blob == blob) {
             self.blobs.push(info.clone());
         }
-        Ok(info)
+        info
     }
 
     async fn put(&self, bytes: Bytes) -> Result<BlobRef, ShapeError> {

@@ -31,6 +31,7 @@ use crate::{
     service::ClientService,
     spawn::{ProcessHandle, SpawnedProcess, Spawner, StopSequence},
     stderr::StderrRing,
+    strings::StringSpool,
     tools::{ListError, ToolList, list_tools},
     transport::{OUTPUT_CLOSED, StdioTransport, WireCounters},
     upstream::Upstream,
@@ -55,6 +56,8 @@ pub(crate) struct Surroundings {
     pub(crate) stop: StopSequence,
     /// What holds for every server, beside its own rules.
     pub(crate) egress: Option<EgressRules>,
+    /// Who takes the long strings of results.
+    pub(crate) spool: Option<Arc<dyn StringSpool>>,
     /// Holds a task for each child that is not gone yet, and for each attempt to connect.
     pub(crate) children: TaskTracker,
 }
@@ -293,7 +296,8 @@ fn attempt<'a>(
             let stderr = StderrRing::drain(spawned.stderr, secrets, spawned.process.watch());
             close_when_it_ends(&spawned.process, closed.clone());
             let counters = Arc::<WireCounters>::default();
-            let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone());
+            let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone())
+                .with_spool(around.spool.clone());
             let link = Link {
                 closed,
                 process: Some(spawned.process),

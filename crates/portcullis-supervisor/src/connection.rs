@@ -20,6 +20,7 @@ use crate::{
     gate::Gate,
     rounds::{InputRequired, MAX_ROUNDS, Round},
     service::ProgressTable,
+    strings::RawReply,
     ticket::{Ticket, WireFault},
     transport::{CallCap, RawArguments},
 };
@@ -53,7 +54,7 @@ impl Connection {
         arguments: Arc<str>,
         within: CallDeadline,
         cancel: Option<&CancellationToken>,
-    ) -> Result<String, CallFault> {
+    ) -> Result<RawReply, CallFault> {
         // One pass for all rounds: between two of them the connection is as much in use as in each.
         let Some(_pass) = self.gate.enter() else {
             return Err(CallFault::NotSent {
@@ -72,17 +73,25 @@ impl Connection {
             };
             let sent = self.send(attempt, idle).await;
             // The server has had the call since the first round, whatever became of a later one.
-            let raw = if number == 0 {
+            let reply = if number == 0 {
                 sent?
             } else {
                 sent.map_err(CallFault::after_it_was_sent)?
             };
-            let required = match InputRequired::read(&raw) {
-                None => return Ok(raw),
-                Some(required) => required.map_err(|error| CallFault::BadReply {
-                    reason: error.to_string(),
-                })?,
+            let required = match InputRequired::read(&reply.json) {
+                None => return Ok(reply),
+                Some(required) if reply.strings.is_empty() => required,
+                // What it wants goes back to the server or to a person, word for word: no string of it may stay out.
+                Some(_) => {
+                    let whole = reply.whole().await;
+                    let whole = whole.map_err(|reason| CallFault::BadReply { reason })?;
+                    let required = InputRequired::read(&whole);
+                    required.unwrap_or_else(|| serde_json::from_str(&whole))
+                }
             };
+            let required = required.map_err(|error| CallFault::BadReply {
+                reason: error.to_string(),
+            })?;
             let answered = tokio::select! {
                 biased;
                 () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: true }),
@@ -103,7 +112,7 @@ impl Connection {
     }
 
     /// Sends one request and waits for its reply, until `idle` if nothing is heard of it.
-    async fn send(&self, attempt: Attempt<'_>, mut idle: Instant) -> Result<String, CallFault> {
+    async fn send(&self, attempt: Attempt<'_>, mut idle: Instant) -> Result<RawReply, CallFault> {
         let Attempt { within, cancel, .. } = attempt;
         let ticket = Arc::new(Ticket::default());
         let queued = self.peer.send_request_with_option(
@@ -125,7 +134,10 @@ impl Connection {
         loop {
             tokio::select! {
                 biased;
-                reply = call.reply() => return reply.and_then(raw_result).map_err(|error| self.fault(error, &ticket)),
+                reply = call.reply() => {
+                    let json = reply.and_then(raw_result).map_err(|error| self.fault(error, &ticket))?;
+                    return Ok(RawReply { json, strings: ticket.strings() });
+                }
                 () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
                 () = progress.renewed() => idle = Instant::now() + within.idle(),
                 () = sleep_until(idle.min(cap)) => match self.asking.renews(idle, within.idle()) {

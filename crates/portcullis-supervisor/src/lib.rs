@@ -48,6 +48,7 @@ mod gate;
 mod listen;
 mod rounds;
 mod service;
+mod strings;
 mod ticket;
 mod tools;
 
@@ -73,6 +74,7 @@ pub use single::{AgentTool, Connection, connect, with_connection};
 pub use spawn::WardenSpawner;
 pub use spawn::{GroupSpawner, ProcessHandle, SpawnedProcess, Spawner, StopSequence};
 pub use stderr::StderrRing;
+pub use strings::{LongString, RawReply, SpooledString, StringSpool, StringWriter};
 pub use tokio_util::sync::CancellationToken;
 pub use tools::{ToolDefinition, ToolList};
 pub use upstream::{Ready, Upstream};

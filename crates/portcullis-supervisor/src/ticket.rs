@@ -1,10 +1,13 @@
 use std::{
+    mem,
     sync::{
-        OnceLock,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Duration,
 };
+
+use crate::strings::LongString;
 
 const QUEUED: u8 = 0;
 const WRITING: u8 = 1;
@@ -19,6 +22,8 @@ pub(crate) struct Ticket {
     state: AtomicU8,
     fault: OnceLock<WireFault>,
     lost_session: AtomicBool,
+    /// What left the reply on its way up.
+    strings: Mutex<Vec<LongString>>,
 }
 
 /// Why a call that was sent, or was about to be, got no reply that can be used. Set by the transport.
@@ -65,6 +70,16 @@ impl Ticket {
             .compare_exchange(QUEUED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
             || self.state.load(Ordering::Acquire) == WITHDRAWN
+    }
+
+    /// The long strings of the reply, which comes next.
+    pub(crate) fn bring(&self, strings: Vec<LongString>) {
+        *self.strings.lock().unwrap_or_else(PoisonError::into_inner) = strings;
+    }
+
+    /// Takes the long strings of the reply.
+    pub(crate) fn strings(&self) -> Vec<LongString> {
+        mem::take(&mut *self.strings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Records why there will be no reply; the first fault stands.

@@ -5,6 +5,8 @@
 //! end of the stream every pending call fails at once.
 
 mod pending;
+mod restore;
+mod strings;
 mod writer;
 
 use std::{
@@ -16,6 +18,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use futures::future::BoxFuture;
 use portcullis_wire::{Decoder, Frame, Id, Limits};
 use rmcp::{
     RoleClient,
@@ -30,14 +33,18 @@ use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     task::JoinHandle,
+    time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     encode::encode_message,
+    strings::StringSpool,
     ticket::{Ticket, WireFault},
 };
 use pending::{Pending, PendingRequest};
+use restore::{Restored, restore};
+use strings::Strings;
 use writer::{Outgoing, WriterQueue, Written};
 
 /// How a connection ended whose server closed its output.
@@ -48,6 +55,9 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// With so many requests waiting for their replies, one that comes is written at once; with more, many go together.
 const EAGER: usize = 4;
+
+/// How long a piece of a long string may wait to be written before the connection is given up.
+const SPOOL_WAIT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A call's arguments as the caller gave them, in the request's extensions: what was decided upon is what is
 /// sent, byte for byte.
@@ -95,9 +105,13 @@ pub(crate) struct WireCounters {
 /// See the module's text.
 pub(crate) struct StdioTransport<R> {
     reader: R,
-    decoder: Decoder,
+    decoder: Decoder<Strings>,
     chunk: BytesMut,
     inbound: VecDeque<ServerJsonRpcMessage>,
+    /// Messages that are no call's result and get their long strings back.
+    restoring: VecDeque<BoxFuture<'static, Restored>>,
+    /// Until when what waits for the thread of long strings may wait, however often the waiting is begun again.
+    spool_until: Option<Instant>,
     pending: Arc<Pending>,
     outbound: WriterQueue,
     writer: JoinHandle<()>,
@@ -124,9 +138,11 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         let (outbound, writer) = writer::start(writer, closed.clone());
         Self {
             reader,
-            decoder: Decoder::new(Limits::default()),
+            decoder: Decoder::taking(Limits::default(), Strings::new(None)),
             chunk: BytesMut::with_capacity(READ_BYTES),
             inbound: VecDeque::new(),
+            restoring: VecDeque::new(),
+            spool_until: None,
             pending: Arc::default(),
             outbound,
             writer,
@@ -134,6 +150,12 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             closed,
             phase: Phase::Open,
         }
+    }
+
+    /// Gives the long strings of results to `spool`. Without one, a result that holds some fails its call.
+    pub(crate) fn with_spool(mut self, spool: Option<Arc<dyn StringSpool>>) -> Self {
+        *self.decoder.taker() = Strings::new(spool);
+        self
     }
 
     /// Remembers a request's method, or forgets a cancelled one, and turns the message into bytes.
@@ -183,12 +205,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                 let error = ErrorData::new(ErrorCode(code), error.message, data);
                 self.fail(id.map(request_id), error, None);
             }
-            Frame::Unusable { id, reason } => {
-                self.counters.unusable.fetch_add(1, Ordering::Relaxed);
-                let text = reason.to_string();
-                let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, text.clone(), None);
-                self.fail(id.map(request_id), error, Some(WireFault::Unusable(text)));
-            }
+            Frame::Unusable { id, reason } => self.fail_unusable(id.map(request_id), reason.to_string()),
             Frame::Request { id, method, message } => match serde_json::from_str(&message) {
                 Ok(message) => self.inbound.push_back(message),
                 Err(error) => self.refuse(id, &method, &error),
@@ -289,7 +306,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
     }
 
     /// Answers a request of the server's that the SDK's types cannot hold.
-    fn refuse(&self, id: Id, method: &str, error: &serde_json::Error) {
+    fn refuse(&self, id: Id, method: &str, error: &dyn std::fmt::Display) {
         tracing::debug!(%method, %error, "refused a request that does not parse");
         let error = ErrorData::new(
             ErrorCode::INVALID_PARAMS,
@@ -332,7 +349,84 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         }
         self.chunk.clear();
         while let Some(frame) = self.decoder.next_frame() {
-            self.accept(frame);
+            if let Some(frame) = self.without_strings(frame) {
+                self.accept(frame);
+            }
+        }
+        self.decoder.taker().forget();
+    }
+
+    /// The frame, where its long strings go with its call or it has none. Others come back once they have theirs.
+    fn without_strings(&mut self, frame: Frame) -> Option<Frame> {
+        let strings = self.decoder.taker();
+        if strings.are_none() {
+            return Some(frame);
+        }
+        let claimed = restore::claim(&frame, strings);
+        let are_taken = strings.are_taken();
+        if claimed.is_empty() {
+            return Some(frame);
+        }
+        let Frame::Response { id, .. } = &frame else {
+            self.restoring.push_back(Box::pin(restore(frame, claimed)));
+            return None;
+        };
+        let id = request_id(id.clone());
+        match self.pending.waiting(&id) {
+            // Nobody waits for it.
+            None => Some(frame),
+            Some(None) => {
+                self.restoring.push_back(Box::pin(restore(frame, claimed)));
+                None
+            }
+            Some(Some(ticket)) if are_taken => {
+                ticket.bring(claimed);
+                Some(frame)
+            }
+            Some(Some(_)) => {
+                let size = claimed
+                    .iter()
+                    .map(|string| string.size_bytes)
+                    .max()
+                    .unwrap_or_default();
+                let text =
+                    format!("a string of {size} bytes stands in it, and there is no store for such strings");
+                self.fail_unusable(Some(id), text);
+                None
+            }
+        }
+    }
+
+    fn fail_unusable(&mut self, id: Option<RequestId>, text: String) {
+        self.counters.unusable.fetch_add(1, Ordering::Relaxed);
+        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, text.clone(), None);
+        self.fail(id, error, Some(WireFault::Unusable(text)));
+    }
+
+    fn accept_restored(&mut self, restored: Restored) {
+        match restored {
+            Restored::Frame(frame) => self.accept(frame),
+            Restored::BadReply { id, why } => self.fail_unusable(id.map(request_id), why),
+            Restored::BadRequest { id, method, why } => self.refuse(id, &method, &why),
+            Restored::BadNotification { method, why } => {
+                tracing::debug!(%method, %why, "dropped a notification with long strings");
+            }
+        }
+    }
+
+    /// Gives the thread of long strings what was read of them. Cancel safe.
+    async fn spool(&mut self) {
+        if !self.decoder.taker().are_waiting() {
+            return;
+        }
+        let until = *self
+            .spool_until
+            .get_or_insert_with(|| Instant::now() + SPOOL_WAIT);
+        let handed_over = timeout_at(until, self.decoder.taker().hand_over()).await;
+        self.spool_until = None;
+        if handed_over.is_err() {
+            self.phase = Phase::Ending("the store for long strings hangs".to_owned());
+            *self.decoder.taker() = Strings::new(None);
         }
     }
 }
@@ -370,8 +464,16 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleClient> for StdioTrans
         loop {
             // Nothing is taken before this: one server's flood gives the others their turn.
             tokio::task::consume_budget().await;
+            // First, so that nobody waits for pieces of a string that wait here.
+            self.spool().await;
             if let Some(message) = self.inbound.pop_front() {
                 return Some(message);
+            }
+            if let Some(next) = self.restoring.front_mut() {
+                let restored = next.await;
+                self.restoring.pop_front();
+                self.accept_restored(restored);
+                continue;
             }
             match &self.phase {
                 Phase::Open => self.read().await,

@@ -17,6 +17,7 @@ use crate::{
     deadline::CallDeadline,
     error::CallFault,
     single::check_arguments,
+    strings::RawReply,
     tools::{ToolDefinition, ToolList},
 };
 
@@ -266,7 +267,7 @@ impl Upstream {
                 Err(CallFault::NotSent { .. }) if Instant::now() < within.first() => {
                     at_least = ready.version() + 1;
                 }
-                answer => return answer,
+                answer => return whole(answer?).await,
             }
         }
     }
@@ -284,20 +285,23 @@ impl Ready {
         arguments: Arc<str>,
         deadlines: Timeouts,
     ) -> Result<String, CallFault> {
-        self.call_within(tool, arguments, CallDeadline::from_now(deadlines))
-            .await
+        let reply = self
+            .call_raw(tool, arguments, CallDeadline::from_now(deadlines))
+            .await?;
+        whole(reply).await
     }
 
-    /// As [`call`](Self::call), for a call that has begun before, and may have waited or been tried already.
+    /// As [`call`](Self::call), for a call that has begun before, and may have waited or been tried already. Where a
+    /// [`StringSpool`](crate::StringSpool) was given, strings over 64 KiB come beside the result.
     ///
     /// # Errors
     /// [`CallFault`], which says whether the server may have acted.
-    pub async fn call_within(
+    pub async fn call_raw(
         &self,
         tool: &str,
         arguments: Arc<str>,
         within: CallDeadline,
-    ) -> Result<String, CallFault> {
+    ) -> Result<RawReply, CallFault> {
         self.connection.call(tool, arguments, within, None).await
     }
 
@@ -312,4 +316,12 @@ impl Ready {
     pub fn tool(&self, name: &str) -> Option<&ToolDefinition> {
         self.tools.tools.iter().find(|tool| tool.name == name)
     }
+}
+
+/// The reply in one text, its long strings in their places.
+async fn whole(reply: RawReply) -> Result<String, CallFault> {
+    reply
+        .whole()
+        .await
+        .map_err(|reason| CallFault::BadReply { reason })
 }

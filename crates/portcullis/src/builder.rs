@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_blobs::{BlobStore, FsOptions, FsStore, MemStore};
+use portcullis_blobs::{BlobStore, FsOptions, FsStore, MemStore, TagName};
 use portcullis_config::{Document, Environment, HostEnvironment, Normalized, Options, ServerSpec, normalize};
 use portcullis_egress::EgressRules;
 use portcullis_policy::{DecisionPoint, PolicyFile, Preset};
@@ -31,6 +31,8 @@ pub struct HubBuilder {
     sealed: bool,
     static_policies: bool,
     store: Store,
+    blob_options: FsOptions,
+    blob_tag: Option<TagName>,
     shape: ShapeOptions,
     approval: Option<Arc<dyn ApprovalHandler>>,
     elicitation: Option<Arc<dyn ElicitationHandler>>,
@@ -178,6 +180,22 @@ impl HubBuilder {
         self
     }
 
+    /// How the store of this hub's own behaves, be it [a folder](Self::blob_dir) or memory: how large a blob may be, how
+    /// much all of them may take, and in a folder what outlasts a power cut. A result that the store does not take
+    /// fails its call and no other. A store that was [given](Self::blob_store) stays as it is.
+    pub fn blob_options(mut self, options: FsOptions) -> Self {
+        self.blob_options = options;
+        self
+    }
+
+    /// Keeps all that this hub stores under a name, such as [`TagName::session`] of a conversation's id, so that it
+    /// outlives the hub until [`BlobStore::untag`] lets it go. Without a name it stays for as long as the hub is there,
+    /// and then for the retention of the next collection.
+    pub fn blob_tag(mut self, name: TagName) -> Self {
+        self.blob_tag = Some(name);
+        self
+    }
+
     /// How results are shaped: limits, and what happens above them.
     pub fn shape(mut self, shape: ShapeOptions) -> Self {
         self.shape = shape;
@@ -255,8 +273,8 @@ impl HubBuilder {
             (Policies::Documents, None) => (DecisionPoint::deny_all(), None),
         };
         let store: Arc<dyn BlobStore> = match self.store {
-            Store::Memory => Arc::new(MemStore::default()),
-            Store::Folder(folder) => Arc::new(FsStore::open(&folder, FsOptions::default())?),
+            Store::Memory => Arc::new(MemStore::new(self.blob_options.limits)),
+            Store::Folder(folder) => Arc::new(FsStore::open(&folder, self.blob_options)?),
             Store::Given(store) => store,
         };
         let state = match self.state {
@@ -276,6 +294,7 @@ impl HubBuilder {
                 policies: Arc::new(policies),
                 policy_folder: folder,
                 store,
+                blob_tag: self.blob_tag,
                 shape: self.shape,
                 approval: self.approval,
                 elicitation: self.elicitation,

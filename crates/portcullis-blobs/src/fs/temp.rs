@@ -51,6 +51,10 @@ impl TempFile {
         &mut self.file
     }
 
+    pub(crate) fn opened(&self) -> &File {
+        &self.file
+    }
+
     /// Gives the file its name in `to`, replacing nothing: `EXIST` when the name is taken.
     pub(crate) fn publish(&mut self, to: &Folder, name: &str) -> Result<()> {
         self.folder.rename_new(&self.name, to, name)?;

@@ -216,14 +216,14 @@ fn leftovers_of_dead_writers_go_and_living_writers_stay() {
     let store = fixture.open();
     let living = Writer::create(&store.shelf, &store.session)
         .unwrap()
-        .write(&[Bytes::from_static(b"slow")])
+        .write_all(&[Bytes::from_static(b"slow")])
         .unwrap();
     fs::write(fixture.folder().join("tmp/0123"), b"left by one that died").unwrap();
     assert_eq!(fixture.temp_files(), 2);
 
     drop(fixture.open());
     assert_eq!(fixture.temp_files(), 1);
-    living.publish().unwrap();
+    living.finish().unwrap();
     assert_eq!(fixture.get(&store, b"slow").unwrap().as_ref(), b"slow");
     assert_eq!(fixture.temp_files(), 0);
 

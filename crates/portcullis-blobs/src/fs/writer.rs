@@ -1,6 +1,6 @@
 //! Putting blobs under their names.
 
-use std::{io::Write, sync::Arc};
+use std::{io::Write, os::unix::fs::FileExt, sync::Arc};
 
 use bytes::Bytes;
 use portcullis_types::{BlobRef, Hash};
@@ -8,12 +8,13 @@ use rustix::io::Errno;
 
 use super::{
     folder::{Folder, Lock},
+    hash::hash,
     layout,
     session::Session,
     shelf::{Shelf, fan_out},
     temp::TempFile,
 };
-use crate::{BlobError, Stored, usage::Reservation};
+use crate::{BlobError, BlobWriter, Stored, usage::Reservation};
 
 /// How often a name that something else keeps taking is tried before we give up.
 const ATTEMPTS: usize = 8;
@@ -36,7 +37,7 @@ impl Shelf {
         if size_bytes > limit_bytes {
             return Err(BlobError::TooLarge { limit_bytes });
         }
-        let blob = BlobRef(Hash::of(content));
+        let blob = BlobRef(hash(content));
         if let Some(folder) = self.folder(blob)? {
             self.lock(&folder, Lock::Shared)?;
             if self.adopt(session, &folder, blob, size_bytes)? {
@@ -85,17 +86,16 @@ impl Writer {
     }
 
     /// Takes the next pieces of the content, hashing them on the way.
-    pub(crate) fn write(mut self, pieces: &[Bytes]) -> Result<Self, BlobError> {
+    pub(crate) fn write_all(mut self, pieces: &[Bytes]) -> Result<Self, BlobError> {
         for piece in pieces {
-            self.hasher.update(piece);
-            self.append(piece)?;
+            BlobWriter::write(&mut self, piece)?;
         }
         Ok(self)
     }
 
     /// Names what was written by its hash.
-    pub(crate) fn publish(self) -> Result<Stored, BlobError> {
-        let blob = BlobRef(Hash::from_bytes(*self.hasher.finalize().as_bytes()));
+    pub(crate) fn finish(self) -> Result<Stored, BlobError> {
+        let blob = self.blob();
         self.publish_as(blob)
     }
 
@@ -154,5 +154,31 @@ impl Writer {
         }
         let why = "something keeps putting another file in its place".to_owned();
         Err(BlobError::Corrupt { blob, why })
+    }
+}
+
+impl BlobWriter for Writer {
+    fn write(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+        self.hasher.update(piece);
+        self.append(piece)
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn blob(&self) -> BlobRef {
+        BlobRef(Hash::from_bytes(*self.hasher.finalize().as_bytes()))
+    }
+
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<usize, BlobError> {
+        self.temp
+            .opened()
+            .read_at(buffer, at)
+            .map_err(self.shelf.io_failed("read a file"))
+    }
+
+    fn publish(self: Box<Self>) -> Result<Stored, BlobError> {
+        self.finish()
     }
 }

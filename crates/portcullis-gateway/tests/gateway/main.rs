@@ -112,6 +112,7 @@ impl Client {
         let options = RouterOptions {
             policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
             store: Arc::new(MemStore::default()),
+            blob_tag: None,
             shape: ShapeOptions::default(),
             approval: None,
             elicitation: None,

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use portcullis_blobs::BlobStore;
+use portcullis_blobs::{BlobStore, TagName};
 use portcullis_config::{ServerSpec, Sources};
 use portcullis_egress::EgressRules;
 use portcullis_policy::DecisionPoint;
@@ -31,6 +31,7 @@ use crate::{
     policies::{Policies, PolicyReload},
     policy_folder::PolicyFolder,
     shape::ShapeOptions,
+    spool::Spool,
     watcher,
 };
 
@@ -46,6 +47,9 @@ pub struct RouterOptions {
     pub policy_folder: Option<PolicyFolder>,
     /// Where binary and oversize content goes.
     pub store: Arc<dyn BlobStore>,
+    /// Under which name what results put there is kept when the router is gone; with none it is kept while this is
+    /// there.
+    pub blob_tag: Option<TagName>,
     /// How results are shaped.
     pub shape: ShapeOptions,
     /// Who answers what must be asked; with none, such calls end in [`CallError::NeedsApproval`].
@@ -84,7 +88,9 @@ impl Router {
     ///
     /// # Errors
     /// [`RouterError`] where two specs have one id or an actor cannot be started.
-    pub async fn start(specs: Vec<ServerSpec>, options: RouterOptions) -> Result<Self, RouterError> {
+    pub async fn start(specs: Vec<ServerSpec>, mut options: RouterOptions) -> Result<Self, RouterError> {
+        // What this hub puts stays for as long as it is there, also in a store that others share.
+        options.store = options.store.session();
         let settle_within = settle_within(&specs);
         let events = EventBus::default();
         let pinning = Pinning::new(&options.keeping, &specs)?;
@@ -108,6 +114,7 @@ impl Router {
         let mut supervisor_options = SupervisorOptions::new(Arc::clone(&options.sources));
         supervisor_options.lifecycle = options.lifecycle.clone().unwrap_or_default();
         supervisor_options.egress = options.egress.clone();
+        supervisor_options.spool = Some(Arc::new(Spool::new(Arc::clone(&options.store))));
         supervisor_options.elicitation =
             PermittedElicitation::responder(&options, &specs, events.clone(), &policies);
         let (tell, heard) = mpsc::unbounded_channel();

@@ -9,6 +9,7 @@ use super::{
     BlobInfo, ShapeError, Shaper, base64, find,
     json::{self, Members, ObjectWriter},
 };
+use crate::spool::Spooled;
 
 /// How many digits of its hash name a blob that has no name.
 const NAME_DIGITS: usize = 12;
@@ -26,10 +27,18 @@ enum Looked<'a> {
 /// A binary block on its way to the store.
 struct Binary<'a> {
     /// `image`, `audio` or `resource`.
-    kind: &'a str,
-    bytes: Vec<u8>,
+    kind: &'static str,
+    payload: Payload<'a>,
     name: Option<Cow<'a, str>>,
     declared: Option<Cow<'a, str>>,
+}
+
+/// What such a block holds.
+enum Payload<'a> {
+    /// Its base64 and what that decodes to.
+    Inline { text: Cow<'a, str>, bytes: Vec<u8> },
+    /// It went by already.
+    Spooled(Box<Spooled>),
 }
 
 /// The beginning of a `resource_link` block to a blob.
@@ -84,10 +93,15 @@ impl<'a> Shaper<'a> {
     pub(super) async fn as_text(&mut self, raw: &RawValue) -> Result<String, ShapeError> {
         let mut block = ObjectWriter::new();
         block.text_member("type", "text");
-        block.text_member(
-            "text",
-            &json::unquote(raw.get()).unwrap_or_else(|| raw.get().into()),
-        );
+        if self.spools.get(raw.get()).is_some() {
+            block.member("text", raw.get());
+        } else {
+            let text = self.spools.fill(raw.get())?;
+            block.text_member(
+                "text",
+                &json::unquote(&text).unwrap_or_else(|| text.as_ref().into()),
+            );
+        }
         let block = self.rewrite(&block.finish(), find::Place::Block).await?;
         Ok(format!("[{block}]"))
     }
@@ -104,7 +118,8 @@ impl<'a> Shaper<'a> {
         let link = match kind.as_deref() {
             Some("image" | "audio") if !self.has_room() => return Ok(Looked::Asis(raw)),
             Some("resource") if resource.is_some() && !self.has_room() => return Ok(Looked::Asis(raw)),
-            Some(kind @ ("image" | "audio")) => self.media_block(kind, &members).await?,
+            Some("image") => self.media_block("image", &members).await?,
+            Some("audio") => self.media_block("audio", &members).await?,
             Some("resource") => match resource {
                 Some(resource) => self.blob_resource(&members, &resource).await?,
                 None => return Ok(Looked::Text(members)),
@@ -122,18 +137,22 @@ impl<'a> Shaper<'a> {
     }
 
     /// An `ImageContent` or `AudioContent` block.
-    async fn media_block(&mut self, kind: &str, members: &Members<'a>) -> Result<Option<String>, ShapeError> {
-        let Some((data, bytes)) = self.decode(members, "data") else {
+    async fn media_block(
+        &mut self,
+        kind: &'static str,
+        members: &Members<'a>,
+    ) -> Result<Option<String>, ShapeError> {
+        let Some(payload) = self.decode(members, "data") else {
             return Ok(None);
         };
         let name = members.last_text("name").or_else(|| members.last_text("uri"));
         let binary = Binary {
             kind,
-            bytes,
+            payload,
             name,
             declared: members.last_text("mimeType"),
         };
-        let mut link = self.store_block(binary, data).await?;
+        let mut link = self.store_block(binary).await?;
         rest(&mut link, members, &["data"]);
         Ok(Some(link.finish()))
     }
@@ -144,21 +163,16 @@ impl<'a> Shaper<'a> {
         members: &Members<'a>,
         resource: &Members<'a>,
     ) -> Result<Option<String>, ShapeError> {
-        let Some((data, bytes)) = self.decode(resource, "blob") else {
+        let Some(payload) = self.decode(resource, "blob") else {
             return Ok(None);
         };
-        let (name, declared) = (resource.last_text("uri"), resource.last_text("mimeType"));
-        let mut link = self
-            .store_block(
-                Binary {
-                    kind: "resource",
-                    bytes,
-                    name,
-                    declared,
-                },
-                data,
-            )
-            .await?;
+        let binary = Binary {
+            kind: "resource",
+            payload,
+            name: resource.last_text("uri"),
+            declared: resource.last_text("mimeType"),
+        };
+        let mut link = self.store_block(binary).await?;
         rest(&mut link, members, &["resource"]);
         let taken: Vec<&str> = members
             .iter()
@@ -169,28 +183,42 @@ impl<'a> Shaper<'a> {
         Ok(Some(link.finish()))
     }
 
-    fn decode(&mut self, members: &Members<'a>, name: &str) -> Option<(Cow<'a, str>, Vec<u8>)> {
-        let data = members.last_text(name)?;
-        let (bytes, canonical) = base64::lenient(&data)?;
+    fn decode(&mut self, members: &Members<'a>, name: &str) -> Option<Payload<'a>> {
+        let raw = members.last(name)?.get();
+        if self.spools.get(raw).is_some() {
+            // One that is no base64 as a whole stays what it is; its marker is never looked into.
+            let spooled = self.spools.take_base64(raw)?;
+            return Some(Payload::Spooled(Box::new(spooled)));
+        }
+        let text = members.last_text(name)?;
+        let (bytes, canonical) = base64::lenient(&text)?;
         self.flags.lenient_base64 += usize::from(!canonical);
-        Some((data, bytes))
+        Some(Payload::Inline { text, bytes })
     }
 
     /// Stores a block's bytes, remembers its text for twins and begins the link to it.
-    async fn store_block(
-        &mut self,
-        binary: Binary<'_>,
-        data: Cow<'a, str>,
-    ) -> Result<ObjectWriter, ShapeError> {
+    async fn store_block(&mut self, binary: Binary<'a>) -> Result<ObjectWriter, ShapeError> {
         let Binary {
             kind,
-            bytes,
+            payload,
             name,
             declared,
         } = binary;
-        let extension = sniff(&bytes).map(|kind| kind.extension);
-        let info = self.store(bytes, declared.as_deref()).await?;
-        self.twins.insert(data, info.blob);
+        let (info, extension) = match payload {
+            Payload::Inline { text, bytes } => {
+                let extension = sniff(&bytes).map(|kind| kind.extension);
+                let info = self.store(bytes, declared.as_deref()).await?;
+                self.twins.insert(text, info.blob);
+                (info, extension)
+            }
+            Payload::Spooled(spooled) => {
+                let extension = sniff(spooled.head()).map(|kind| kind.extension);
+                let text_bytes = spooled.text_bytes();
+                let info = self.publish(*spooled, declared.as_deref())?;
+                self.twins.insert_length(text_bytes, info.blob);
+                (info, extension)
+            }
+        };
         let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| {
             let digits: String = info.blob.0.to_string().chars().take(NAME_DIGITS).collect();
             let dot = if extension.is_some() { "." } else { "" };

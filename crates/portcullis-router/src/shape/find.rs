@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 
-use portcullis_blobs::{BlobRef, sniff};
+use portcullis_blobs::{BlobRef, Hash, sniff};
 
 use super::{base64, json};
 
@@ -14,7 +14,38 @@ const SCHEME: &str = "data:";
 const MARK: &str = ";base64";
 
 /// The base64 texts of content blocks, and where their bytes are now.
-pub(super) type Twins<'a> = HashMap<Cow<'a, str>, BlobRef>;
+#[derive(Debug, Default)]
+pub(super) struct Twins<'a> {
+    texts: HashMap<Cow<'a, str>, BlobRef>,
+    /// Those whose text went by and is in no memory, by its length.
+    by_length: HashMap<u64, Vec<BlobRef>>,
+}
+
+impl<'a> Twins<'a> {
+    pub(super) fn insert(&mut self, text: Cow<'a, str>, blob: BlobRef) {
+        self.texts.insert(text, blob);
+    }
+
+    /// Remembers canonical base64 of so many bytes that is no longer there.
+    pub(super) fn insert_length(&mut self, text_bytes: u64, blob: BlobRef) {
+        self.by_length.entry(text_bytes).or_default().push(blob);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.texts.is_empty() && self.by_length.is_empty()
+    }
+
+    fn get(&self, text: &str) -> Option<BlobRef> {
+        if text.len() < MIN_TWIN_BYTES {
+            return None;
+        }
+        self.texts.get(text).copied().or_else(|| {
+            let candidates = self.by_length.get(&(text.len() as u64))?;
+            let blob = BlobRef(Hash::of(&base64::canonical(text)?));
+            candidates.contains(&blob).then_some(blob)
+        })
+    }
+}
 
 /// Where a string stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +103,7 @@ pub(super) fn in_string<'a>(
 
 /// Whether `text` as a whole is binary content.
 fn whole(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Option<Content> {
-    if let Some(blob) = twin(text, twins) {
+    if let Some(blob) = twins.get(text) {
         return Some(Content::Known(blob));
     }
     if text.len() < min_bytes {
@@ -97,7 +128,7 @@ fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
         let free_from = finds.last().map_or(0, |last| last.range.end);
         let find = match header(text, free_from, run.start) {
             Some((start, declared)) => {
-                let content = match twin(payload, twins) {
+                let content = match twins.get(payload) {
                     Some(blob) => Some(Content::Known(blob)),
                     None if run.end - start < min_bytes => None,
                     None => base64::canonical(payload).map(|bytes| Content::New { bytes, declared }),
@@ -108,7 +139,7 @@ fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
                 })
             }
             None if payload.len() < min_bytes => None,
-            None => twin(payload, twins).map(|blob| Find {
+            None => twins.get(payload).map(|blob| Find {
                 range: run,
                 content: Content::Known(blob),
             }),
@@ -116,14 +147,6 @@ fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
         finds.extend(find);
     }
     finds
-}
-
-fn twin(text: &str, twins: &Twins<'_>) -> Option<BlobRef> {
-    if text.len() < MIN_TWIN_BYTES {
-        None
-    } else {
-        twins.get(text).copied()
-    }
 }
 
 /// The longest runs of base64 characters with their padding, from [`MIN_TWIN_BYTES`] on.
@@ -156,6 +179,12 @@ fn runs(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
+/// The media type in `text`, where that is the beginning of a base64 data URL and nothing else, its comma included.
+pub(crate) fn data_url_header(text: &str) -> Option<Option<String>> {
+    let (start, declared) = header(text, 0, text.len())?;
+    (start == 0).then_some(declared)
+}
+
 /// The `data:…;base64,` (RFC 2397) that ends at `end`: where it begins, and its media type.
 fn header(text: &str, from: usize, end: usize) -> Option<(usize, Option<String>)> {
     let mut from = from.max(end.saturating_sub(MAX_HEADER_BYTES));
@@ -183,15 +212,14 @@ fn header(text: &str, from: usize, end: usize) -> Option<(usize, Option<String>)
 #[cfg(test)]
 mod tests {
     use base64_simd::STANDARD;
-    use portcullis_blobs::Hash;
 
     use super::*;
 
     fn check(text: &str, place: Place, twin: Option<&str>, expected: &[&str]) {
-        let twins = twin
-            .map(|twin| (twin.into(), BlobRef(Hash::of(b"twin"))))
-            .into_iter()
-            .collect();
+        let mut twins = Twins::default();
+        if let Some(twin) = twin {
+            twins.insert(twin.into(), BlobRef(Hash::of(b"twin")));
+        }
         let raw = json::text(text);
         let found = in_string(&raw, place, &twins, 64);
         let found = found.map_or(Vec::new(), |(text, finds)| {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use portcullis_blobs::{BlobError, BlobStore};
 use tokio::{runtime::Handle, sync::Semaphore, task::spawn_blocking};
 
-use super::{ShapeError, ShapeOptions, ShapedResult, shape};
+use portcullis_supervisor::RawReply;
+
+use super::{ShapeError, ShapeOptions, ShapedResult, shape, shape_with, spooled::Spools};
+use crate::spool::Outcome;
 
 /// From which size on, in bytes of its JSON, a result is shaped on a thread of its own: below that it takes less
 /// than a millisecond.
@@ -16,7 +19,7 @@ const LARGE_BYTES: usize = 512 << 10;
 static AT_ONCE: Semaphore = Semaphore::const_new(8);
 
 /// As [`shape`], never keeping the calling thread for long.
-pub(crate) async fn shape_any(
+async fn shape_any(
     raw_result: String,
     store: &Arc<dyn BlobStore>,
     options: &ShapeOptions,
@@ -24,13 +27,44 @@ pub(crate) async fn shape_any(
     if raw_result.len() < LARGE_BYTES {
         return shape(&raw_result, store.as_ref(), options).await;
     }
+    shape_apart(raw_result, Spools::default(), store, options).await
+}
+
+/// The same of a result whose long strings have left it.
+pub(crate) async fn shape_reply(
+    reply: RawReply,
+    store: &Arc<dyn BlobStore>,
+    options: &ShapeOptions,
+) -> Result<ShapedResult, ShapeError> {
+    if reply.strings.is_empty() {
+        return shape_any(reply.json, store, options).await;
+    }
+    let mut strings = Vec::with_capacity(reply.strings.len());
+    for string in reply.strings {
+        let marker = string.marker();
+        let lost = || ShapeError::Lost("the thread that wrote it came to nothing".to_owned());
+        let outcome = string.spooled().await.ok_or_else(lost)?;
+        let outcome = outcome.into_any().downcast::<Outcome>().map_err(|_| lost())?;
+        strings.push((marker, outcome.0?));
+    }
+    shape_apart(reply.json, Spools::new(strings), store, options).await
+}
+
+/// Shapes on a thread that may block.
+async fn shape_apart(
+    json: String,
+    mut spools: Spools,
+    store: &Arc<dyn BlobStore>,
+    options: &ShapeOptions,
+) -> Result<ShapedResult, ShapeError> {
     let stopping = || ShapeError::Store(BlobError::NoRuntime);
     let permit = AT_ONCE.acquire().await.map_err(|_| stopping())?;
     let (store, options, runtime) = (Arc::clone(store), *options, Handle::current());
     let shaping = spawn_blocking(move || {
         // Held until it is done, also where nobody waits for it any more.
         let _permit = permit;
-        runtime.block_on(shape(&raw_result, store.as_ref(), &options))
+        let json = spools.prepare(json)?;
+        runtime.block_on(shape_with(&json, spools, store.as_ref(), &options))
     });
     shaping.await.map_err(|_| stopping())?
 }

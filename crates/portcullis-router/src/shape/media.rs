@@ -78,6 +78,19 @@ pub(super) fn decide(content: &[u8], declared: Option<&str>) -> Media {
     }
 }
 
+/// The same of content of which only the first bytes are at hand.
+pub(super) fn decide_by_head(head: &[u8], size_bytes: u64, declared: Option<&str>) -> Media {
+    if head.len() as u64 >= size_bytes {
+        return decide(head, declared);
+    }
+    // The last character may be cut.
+    let whole = match str::from_utf8(head) {
+        Err(error) if error.error_len().is_none() => head.get(..error.valid_up_to()),
+        _ => None,
+    };
+    decide(whole.unwrap_or(head), declared)
+}
+
 /// Whether content with the first bytes of `sniffed` may well be `declared`.
 fn agree(sniffed: &str, declared: &str) -> bool {
     let same_family = || {

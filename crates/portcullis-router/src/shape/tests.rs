@@ -546,3 +546,5 @@ fn a_flood_of_tiny_pictures_does_not_become_a_flood_of_files() {
         (&json!("resource_link"), &json!("image"))
     );
 }
+
+mod spooled;

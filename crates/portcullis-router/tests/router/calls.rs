@@ -303,6 +303,7 @@ async fn a_disabled_server_refuses_at_once() {
         keeping: Default::default(),
         policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
         store: Arc::new(MemStore::default()),
+        blob_tag: None,
         shape: ShapeOptions::default(),
         approval: None,
         elicitation: None,

@@ -123,3 +123,29 @@ async fn the_life_of_a_server_is_told() {
         "stopped"
     );
 }
+
+/// Text that hides something is told of with its result, where nobody sees the text itself.
+#[tokio::test]
+async fn what_a_reader_should_know_of_a_result_stands_in_its_event() {
+    let text = "a\u{202e}b\u{1b}[31m\u{e0041}\u{200b}";
+    let result = json!({"content": [{"type": "text", "text": text}, {"type": "image", "data": "no base64!"}], "isError": 0});
+    let script = Script::new("s").tool(Tool::new("odd", Behaviour::Raw(result.to_string())));
+    let mut rig = Rig::start(&script, "default deny\nallow mcp.s.*\n", None).await;
+    rig.call("odd", "{}").await.unwrap();
+    let events = rig.told();
+    let flags = &events.last().unwrap()["flags"];
+    let expected =
+        json!({"bidi": 1, "control": 1, "tags": 1, "invisible": 1, "undecoded": 1, "repaired": true});
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(flags[name], *value, "{name} in {flags}");
+    }
+    for name in [
+        "loneSurrogates",
+        "lenientBase64",
+        "leftInline",
+        "foreignReferences",
+    ] {
+        assert_eq!(flags[name], 0, "{name} in {flags}");
+    }
+    assert!(!events.iter().any(|event| event.to_string().contains("[31m")));
+}

@@ -5,12 +5,13 @@
 mod approvals;
 mod calls;
 mod events;
+mod large;
 mod pins;
 mod watch;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use portcullis_blobs::MemStore;
+use portcullis_blobs::{BlobStore, MemStore, TagName};
 use portcullis_config::{
     Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
 };
@@ -95,6 +96,7 @@ fn options(rules: &str, approval: Option<Arc<dyn ApprovalHandler>>) -> RouterOpt
         keeping: Keeping::default(),
         policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
         store: Arc::new(MemStore::default()),
+        blob_tag: Some(TagName::session("router").unwrap()),
         shape: ShapeOptions::default(),
         approval,
         elicitation: None,
@@ -122,7 +124,7 @@ impl Rig {
     }
 
     async fn start_spec(spec: ServerSpec, rules: &str, approval: Option<Arc<dyn ApprovalHandler>>) -> Self {
-        Self::start_keeping(spec, rules, approval, Keeping::default()).await
+        Self::start_options(spec, options(rules, approval)).await
     }
 
     async fn start_keeping(
@@ -133,6 +135,21 @@ impl Rig {
     ) -> Self {
         let options = RouterOptions {
             keeping,
+            ..options(rules, approval)
+        };
+        Self::start_options(spec, options).await
+    }
+
+    async fn start_on(
+        store: Arc<dyn BlobStore>,
+        shape: ShapeOptions,
+        spec: ServerSpec,
+        rules: &str,
+        approval: Option<Arc<dyn ApprovalHandler>>,
+    ) -> Self {
+        let options = RouterOptions {
+            store,
+            shape,
             ..options(rules, approval)
         };
         Self::start_options(spec, options).await

@@ -13,6 +13,7 @@ use super::*;
 use crate::{
     elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder},
     service::ClientService,
+    strings::memory::Shelf,
     transport::StdioTransport,
 };
 
@@ -68,7 +69,8 @@ impl Rig {
             tools_changed: Arc::default(),
         };
         let progress = Arc::clone(&client.progress);
-        let transport = StdioTransport::new(reader, writer, Arc::default(), closed.clone());
+        let transport = StdioTransport::new(reader, writer, Arc::default(), closed.clone())
+            .with_spool(Some(Arc::<Shelf>::default()));
         let serving = serve_client_with_lifecycle_and_ct(
             client,
             transport,
@@ -115,8 +117,8 @@ impl Rig {
         tokio::spawn(async move {
             let began = Instant::now();
             let within = CallDeadline::from_now(deadlines);
-            let result = connection.call("t", arguments, within, None).await;
-            (result, began.elapsed())
+            let reply = connection.call("t", arguments, within, None).await;
+            (reply.map(|reply| reply.json), began.elapsed())
         })
     }
 
@@ -264,7 +266,10 @@ async fn a_cancelled_call_ends_at_once_and_says_whether_it_was_sent() {
     };
     let id = rig.hear().await["id"].clone();
     cancel.cancel();
-    assert_eq!(call.await.unwrap(), Err(CallFault::Cancelled { sent: true }));
+    assert_eq!(
+        call.await.unwrap().unwrap_err(),
+        CallFault::Cancelled { sent: true }
+    );
     rig.assert_cancelled_once(&id).await;
 }
 
@@ -435,6 +440,25 @@ async fn a_call_that_began_before_has_only_what_is_left() {
     assert_eq!(began.elapsed(), IDLE);
     let id = rig.hear().await["id"].clone();
     rig.assert_cancelled_once(&id).await;
+}
+
+/// What a tool needs before it can go on is nobody's result: nothing of it goes to a store, and its state comes back
+/// to the server word for word, however long it is.
+#[tokio::test]
+async fn a_long_state_goes_back_to_the_server_as_it_was() {
+    let mut rig = Rig::new(1 << 20).await;
+    let call = rig.call("{}");
+    let id = rig.hear().await["id"].clone();
+    let state = "s\u{e9}\u{1f600}".repeat(30_000);
+    let result = json!({"requestState": state, "resultType": "input_required", "inputRequests": {}});
+    rig.say(&json!({"jsonrpc": "2.0", "result": result, "id": id}))
+        .await;
+    let again = rig.hear().await;
+    assert!(again["params"]["requestState"] == state, "the state is another");
+    let done = json!({"content": [{"type": "text", "text": "done"}]});
+    rig.say(&json!({"jsonrpc": "2.0", "id": again["id"], "result": done}))
+        .await;
+    assert_eq!(call.await.unwrap().0, Ok(done.to_string()));
 }
 
 #[tokio::test(start_paused = true)]

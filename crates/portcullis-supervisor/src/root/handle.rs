@@ -16,6 +16,7 @@ use crate::{
     events::SupervisorEvent,
     server::{ServerArguments, ServerMessage},
     spawn::{Spawner, StopSequence, default_spawner},
+    strings::StringSpool,
     upstream::Upstream,
 };
 
@@ -36,6 +37,9 @@ pub struct SupervisorOptions {
     /// Where the hub as a whole may connect: no server gets what these do not allow, whatever its own rules say.
     /// With none, each server's own rules stand alone.
     pub egress: Option<EgressRules>,
+    /// Who takes strings of more than 64 KiB out of children's results. With none, a result that holds one fails its
+    /// call, naming the size.
+    pub spool: Option<Arc<dyn StringSpool>>,
 }
 
 impl SupervisorOptions {
@@ -49,6 +53,7 @@ impl SupervisorOptions {
             sources,
             elicitation: None,
             egress: None,
+            spool: None,
         }
     }
 }
@@ -81,6 +86,7 @@ impl Supervisor {
             elicitation: options.elicitation,
             stop: options.stop,
             egress: options.egress,
+            spool: options.spool,
             children: children.clone(),
         };
         let mut upstreams = BTreeMap::new();

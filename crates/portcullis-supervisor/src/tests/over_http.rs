@@ -11,7 +11,9 @@ fn reached(server: &HttpServer) -> ServerSpec {
     spec.transport = TransportSpec::Http(HttpSpec {
         url: server.url().parse().unwrap(),
         headers: BTreeMap::new(),
-        egress: vec![origin.parse().unwrap()],
+        egress: vec![origin.parse().unwrap()].into(),
+        proxy: None,
+        root_certificates: Vec::new(),
     });
     spec
 }

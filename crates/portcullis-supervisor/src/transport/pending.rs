@@ -38,6 +38,13 @@ impl Pending {
         self.lock().take(id);
     }
 
+    /// The ticket of the request that `id` answers, where it is a call that waits; `Some(None)` for other requests.
+    pub(super) fn waiting(&self, id: &RequestId) -> Option<Option<Arc<Ticket>>> {
+        let state = self.lock();
+        let found = state.waiting.get(id).or_else(|| state.waiting.get(&number(id)?));
+        found.map(|request| request.ticket.clone())
+    }
+
     /// The request that `id` answers. Some servers send a number's text back: `"7"` for `7`.
     pub(super) fn claim(&self, id: &RequestId) -> Option<(RequestId, PendingRequest)> {
         let mut state = self.lock();

@@ -21,6 +21,8 @@ use tokio::{
 
 use super::*;
 
+mod strings;
+
 /// The transport under test, and the hand-played peer at the other end of its pipes.
 struct Rig {
     transport: StdioTransport<ReadHalf<DuplexStream>>,
@@ -565,10 +567,13 @@ impl Rig {
 #[tokio::test]
 async fn an_overlong_line_ends_the_connection() {
     let mut rig = Rig::new();
-    rig.transport.decoder = Decoder::new(Limits {
-        max_line_bytes: 4_096,
-        ..Limits::default()
-    });
+    rig.transport.decoder = Decoder::taking(
+        Limits {
+            max_line_bytes: 4_096,
+            ..Limits::default()
+        },
+        Strings::new(None),
+    );
     let ticket = rig.call(7).await;
     rig.speak.write_all(&[b'x'; 5_000]).await.unwrap();
     let (_, result) = timeout(Duration::from_secs(1), rig.next()).await.unwrap();

@@ -117,9 +117,9 @@ fn writers_keep_the_collector_out_and_the_collector_writers() {
     // Nor is a new one made visible, and nothing of it is left.
     let writer = Writer::create(&store.shelf, &store.session)
         .unwrap()
-        .write(&[Bytes::from_static(b"wanted")])
+        .write_all(&[Bytes::from_static(b"wanted")])
         .unwrap();
-    assert!(matches!(writer.publish(), Err(BlobError::Busy { .. })));
+    assert!(matches!(writer.finish(), Err(BlobError::Busy { .. })));
     assert_eq!(fixture.temp_files(), 0);
 }
 

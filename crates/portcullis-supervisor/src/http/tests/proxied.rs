@@ -134,7 +134,8 @@ fn behind(port: u16, proxy: SocketAddr) -> HttpSpec {
         egress: vec![
             format!("https://api.test:{port}").parse().unwrap(),
             format!("CONNECT http://{proxy}").parse().unwrap(),
-        ],
+        ]
+        .into(),
         proxy: Some(Box::new(through)),
         root_certificates: vec!["/ca.pem".into()],
     }
@@ -174,7 +175,7 @@ async fn what_is_wrong_with_the_way_is_said() {
     type Change = fn(&mut HttpSpec);
     let cases: [(Change, &str); 6] = [
         (
-            |http| http.egress.truncate(1),
+            |http| http.egress = http.egress.iter().take(1).cloned().collect::<Vec<_>>().into(),
             "the configured proxy cannot be used",
         ),
         // Where the machine has no roots at all, that is what is said.

@@ -1,0 +1,234 @@
+//! The long strings of a result, which stand in its text as markers and lie somewhere else.
+//!
+//! A base64 string goes to the store where the keys around it say that it is binary. Each other string comes back into
+//! its place: text before the result is looked through, as long as that fits into memory, and all else at the very
+//! end, where a reply that is too large goes to the store piece by piece.
+
+use std::{borrow::Cow, collections::HashMap, ops::Range};
+
+use portcullis_blobs::{BlobRef, BlobStore, sniff};
+use serde_json::value::RawValue;
+
+use super::{
+    BlobInfo, ShapeError, Shaper,
+    find::Place,
+    json::{self, StringToken},
+    media,
+};
+use crate::spool::{Kind, SpoolFault, Spooled};
+
+/// The most text that comes back into memory, in bytes: what a line may have.
+const MAX_TEXT_BYTES: u64 = 64 << 20;
+
+/// The strings by their markers, each as it stands in the text, with its quotes.
+#[derive(Debug, Default)]
+pub(super) struct Spools {
+    strings: HashMap<String, Spooled>,
+    left_inline: usize,
+}
+
+impl Spools {
+    /// `strings` by their markers (without quotes).
+    pub(super) fn new(strings: impl IntoIterator<Item = (String, Spooled)>) -> Self {
+        let quoted = |(marker, spooled)| (format!("\"{marker}\""), spooled);
+        Self {
+            strings: strings.into_iter().map(quoted).collect(),
+            left_inline: 0,
+        }
+    }
+
+    pub(super) fn are_none(&self) -> bool {
+        self.strings.is_empty()
+    }
+
+    /// How many strings of text were too large to be looked through.
+    pub(super) fn left_inline(&self) -> usize {
+        self.left_inline
+    }
+
+    /// The string whose marker `raw` is.
+    pub(super) fn get(&self, raw: &str) -> Option<&Spooled> {
+        self.strings.get(raw)
+    }
+
+    /// The same, taken, where it is base64 and nothing else.
+    pub(super) fn take_base64(&mut self, raw: &str) -> Option<Spooled> {
+        match self.strings.get(raw)?.kind {
+            Kind::Base64 => self.strings.remove(raw),
+            Kind::Text | Kind::DataUrl { .. } => None,
+        }
+    }
+
+    /// Puts back what has to be looked through: text, and base64 where binary content has no place. What does not fit
+    /// into memory stays out, and is flagged.
+    pub(super) fn prepare(&mut self, json: String) -> Result<String, ShapeError> {
+        if self.are_none() {
+            return Ok(json);
+        }
+        let structured = structured(&json);
+        let mut room = MAX_TEXT_BYTES;
+        let mut back = Vec::new();
+        let mut name = "";
+        for token in json::strings(&json) {
+            let before = std::mem::replace(&mut name, if token.is_name { token.raw } else { "" });
+            let Some(spooled) = self.get(token.raw) else {
+                continue;
+            };
+            let may_be_binary = !token.is_name
+                && (structured.contains(&token.start)
+                    || matches!(before, "\"data\"" | "\"blob\"" | "\"text\""));
+            if may_be_binary && !matches!(spooled.kind, Kind::Text) {
+                continue;
+            }
+            match room.checked_sub(spooled.text_bytes()) {
+                Some(left) => {
+                    room = left;
+                    back.push(token);
+                }
+                None => self.left_inline += 1,
+            }
+        }
+        let mut text = Vec::new();
+        self.write(&json, &back, |piece| {
+            text.extend_from_slice(piece);
+            Ok::<_, ShapeError>(())
+        })?;
+        for token in back {
+            self.strings.remove(token.raw);
+        }
+        utf8(text)
+    }
+
+    /// The size of `json` with its strings back, in bytes.
+    pub(super) fn size_of(&self, json: &str) -> usize {
+        self.markers(json).iter().fold(json.len(), |size, token| {
+            let text = self.get(token.raw).map_or(0, Spooled::text_bytes);
+            let text = usize::try_from(text).unwrap_or(usize::MAX);
+            // The quotes stay.
+            (size + 2 - token.raw.len()).saturating_add(text)
+        })
+    }
+
+    /// `json` with its strings back.
+    pub(super) fn fill<'a>(&self, json: &'a str) -> Result<Cow<'a, str>, ShapeError> {
+        if self.are_none() {
+            return Ok(json.into());
+        }
+        let markers = self.markers(json);
+        let bytes = markers
+            .iter()
+            .filter_map(|token| Some(self.get(token.raw)?.text_bytes()))
+            .fold(0, u64::saturating_add);
+        if bytes > MAX_TEXT_BYTES {
+            return Err(ShapeError::TooLarge {
+                size_bytes: self.size_of(json),
+                limit_bytes: usize::try_from(MAX_TEXT_BYTES).unwrap_or(usize::MAX),
+            });
+        }
+        let mut text = Vec::new();
+        self.write(json, &markers, |piece| {
+            text.extend_from_slice(piece);
+            Ok::<_, ShapeError>(())
+        })?;
+        utf8(text).map(Cow::Owned)
+    }
+
+    /// Stores `json` with its strings back, never holding them in memory.
+    pub(super) fn store_filled(&self, json: &str, store: &dyn BlobStore) -> Result<BlobRef, ShapeError> {
+        let mut writer = store.writer().map_err(ShapeError::Store)?;
+        self.write(json, &self.markers(json), |piece| {
+            writer.write(piece).map_err(ShapeError::Store)
+        })?;
+        let stored = writer.publish().map_err(ShapeError::Store)?;
+        Ok(stored.blob)
+    }
+
+    fn markers<'j>(&self, json: &'j str) -> Vec<StringToken<'j>> {
+        if self.are_none() {
+            return Vec::new();
+        }
+        json::strings(json)
+            .filter(|token| self.get(token.raw).is_some())
+            .collect()
+    }
+
+    /// Gives `json` in pieces, with the strings of `tokens` in their places.
+    fn write<E: From<SpoolFault>>(
+        &self,
+        json: &str,
+        tokens: &[StringToken<'_>],
+        mut piece: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut done = 0;
+        for token in tokens {
+            let Some(spooled) = self.get(token.raw) else {
+                continue;
+            };
+            piece(json.get(done..=token.start).unwrap_or_default().as_bytes())?;
+            spooled.text(&mut piece)?;
+            // The closing quote goes with what follows.
+            done = token.start + token.raw.len() - 1;
+        }
+        piece(json.get(done..).unwrap_or_default().as_bytes())
+    }
+}
+
+impl Shaper<'_> {
+    /// What takes the place of a long string in text or in structured content; `None` where it stays.
+    pub(super) fn spooled_string(&mut self, raw: &str, place: Place) -> Result<Option<BlobRef>, ShapeError> {
+        let Some(spooled) = self.spools.get(raw) else {
+            return Ok(None);
+        };
+        let is_binary = match &spooled.kind {
+            Kind::Text => return Ok(None),
+            Kind::DataUrl { .. } => true,
+            Kind::Base64 => {
+                place == Place::Structured && sniff(spooled.head()).is_some_and(|kind| !kind.is_text)
+            }
+        };
+        let twin = spooled.blob();
+        if self.blobs.iter().any(|known| known.blob == twin) {
+            self.spools.strings.remove(raw);
+            return Ok(Some(twin));
+        }
+        if !is_binary || !self.has_room() {
+            return Ok(None);
+        }
+        let Some(spooled) = self.spools.strings.remove(raw) else {
+            return Ok(None);
+        };
+        let declared = match &spooled.kind {
+            Kind::DataUrl { declared, .. } => declared.clone(),
+            Kind::Text | Kind::Base64 => None,
+        };
+        Ok(Some(self.publish(spooled, declared.as_deref())?.blob))
+    }
+
+    /// Makes a long string's bytes a blob, and remembers it for the list of blobs.
+    pub(super) fn publish(
+        &mut self,
+        spooled: Spooled,
+        declared: Option<&str>,
+    ) -> Result<BlobInfo, ShapeError> {
+        self.puts += 1;
+        // Its beginning tells as much as all of it does, but for text that no declaration names.
+        let media = media::decide_by_head(spooled.head(), spooled.size_bytes(), declared);
+        let stored = spooled.publish()?;
+        Ok(self.remember(stored.blob, stored.size_bytes, media))
+    }
+}
+
+/// Where in `json` the structured content stands.
+fn structured(json: &str) -> Range<usize> {
+    let raw: Option<&RawValue> = serde_json::from_str(json).ok();
+    let members = raw.and_then(json::members);
+    let Some(found) = members.and_then(|members| members.last("structuredContent")) else {
+        return 0..0;
+    };
+    let start = (found.get().as_ptr() as usize).saturating_sub(json.as_ptr() as usize);
+    start..start + found.get().len()
+}
+
+fn utf8(text: Vec<u8>) -> Result<String, ShapeError> {
+    String::from_utf8(text).map_err(|_| ShapeError::Lost("it is not UTF-8".to_owned()))
+}

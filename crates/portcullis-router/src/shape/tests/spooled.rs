@@ -1,0 +1,210 @@
+//! Results whose strings of more than `LIMIT` bytes left them, as the wire takes them out.
+use std::sync::Arc;
+
+use portcullis_supervisor::StringSpool;
+
+use super::*;
+use crate::{
+    shape::{shape_with, spooled::Spools},
+    spool::{Outcome, Spool, Spooled},
+};
+
+const LIMIT: usize = 2_000;
+
+fn spool(store: &Arc<dyn BlobStore>, raw: &str) -> Spooled {
+    let mut writer = Spool::new(Arc::clone(store)).begin();
+    raw.as_bytes().chunks(700).for_each(|piece| writer.write(piece));
+    writer
+        .finish()
+        .into_any()
+        .downcast::<Outcome>()
+        .unwrap()
+        .0
+        .unwrap()
+}
+
+/// `result` with markers, and what stood in their places.
+fn taken(store: &Arc<dyn BlobStore>, result: &str) -> (String, Spools) {
+    let (mut json, mut done, mut strings) = (String::new(), 0, Vec::new());
+    for token in crate::shape::json::strings(result).filter(|token| token.raw.len() > LIMIT + 2) {
+        let marker = format!("portcullis-string-{:032x}", strings.len());
+        json.push_str(result.get(done..token.start).unwrap());
+        json.push_str(&format!("\"{marker}\""));
+        done = token.start + token.raw.len();
+        strings.push((
+            marker,
+            spool(store, token.raw.get(1..token.raw.len() - 1).unwrap()),
+        ));
+    }
+    json.push_str(result.get(done..).unwrap());
+    (json, Spools::new(strings))
+}
+
+fn shape_taken(
+    result: &str,
+    options: &ShapeOptions,
+) -> (Result<ShapedResult, ShapeError>, Arc<dyn BlobStore>) {
+    let store: Arc<dyn BlobStore> = Arc::new(MemStore::default());
+    let (json, mut spools) = taken(&store, result);
+    let shaped = spools
+        .prepare(json)
+        .and_then(|json| block_on(shape_with(&json, spools, store.as_ref(), options)));
+    (shaped, store)
+}
+
+/// The same comes out as where everything lies in memory: result, list of blobs, size, flags.
+#[track_caller]
+fn check(result: &str) {
+    for (max_reply_bytes, oversize) in [
+        (usize::MAX, Oversize::Spill),
+        (4_000, Oversize::Spill),
+        (4_000, Oversize::Reject),
+    ] {
+        let options = ShapeOptions {
+            max_reply_bytes,
+            oversize,
+            ..ShapeOptions::default()
+        };
+        let plain_store: Arc<dyn BlobStore> = Arc::new(MemStore::default());
+        let plain = block_on(shape(result, plain_store.as_ref(), &options));
+        let (taken, store) = shape_taken(result, &options);
+        let shown: String = result.chars().take(200).collect();
+        match (taken, plain) {
+            (Ok(taken), Ok(plain)) => {
+                assert_eq!(taken.result.get(), plain.result.get(), "{shown}");
+                assert_eq!(taken.blobs, plain.blobs, "{shown}");
+                assert_eq!(
+                    (taken.size_bytes, taken.spilled, taken.is_error, taken.flags),
+                    (plain.size_bytes, plain.spilled, plain.is_error, plain.flags),
+                    "{shown}"
+                );
+                for info in &taken.blobs {
+                    let content = block_on(store.get(info.blob)).unwrap();
+                    assert_eq!(content, block_on(plain_store.get(info.blob)).unwrap());
+                    assert_eq!(content.len() as u64, info.size_bytes);
+                }
+            }
+            (Err(taken), Err(plain)) => assert_eq!(taken.to_string(), plain.to_string(), "{shown}"),
+            (taken, plain) => panic!("{shown}: {taken:?} is {plain:?}"),
+        }
+    }
+}
+
+fn png(size: usize) -> String {
+    let noise = (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 9) as u8);
+    let bytes: Vec<u8> = b"\x89PNG\r\n\x1a\n".iter().copied().chain(noise).collect();
+    base64_simd::STANDARD.encode_to_string(bytes)
+}
+
+#[test]
+fn binary_blocks_are_the_same_whatever_the_order_of_their_keys() {
+    let (image, other) = (png(300_000), png(5_000));
+    check(&format!(
+        r#"{{"content":[{{"type":"image","mimeType":"image/png","data":"{image}"}}]}}"#
+    ));
+    check(&format!(
+        r#"{{"content":[{{"data":"{image}","mimeType":"image/jpeg","type":"image"}}]}}"#
+    ));
+    check(&format!(
+        r#"{{"isError":true,"content":[{{"data":"{other}","annotations":{{"a":1}},"type":"audio"}}]}}"#
+    ));
+    check(&format!(
+        r#"{{"content":[{{"resource":{{"blob":"{other}","uri":"file:///a.bin"}},"type":"resource"}},{{"type":"image","data":"{image}"}}]}}"#
+    ));
+    check(&format!(r#"{{"content":{{"type":"image","data":"{other}"}}}}"#));
+}
+
+#[test]
+fn twins_and_data_urls_are_found() {
+    let (image, other) = (png(300_000), png(5_000));
+    check(&format!(
+        r#"{{"structuredContent":{{"picture":"{image}","list":["{other}"]}},"content":[{{"type":"image","data":"{image}"}}]}}"#
+    ));
+    check(&format!(
+        r#"{{"content":[{{"type":"text","text":"{{\"data\": \"{image}\"}}"}},{{"type":"image","data":"{image}"}},{{"type":"text","text":"{image}"}}]}}"#
+    ));
+    check(&format!(
+        r#"{{"content":[{{"type":"text","text":"data:image/png;base64,{image}"}}]}}"#
+    ));
+    check(&format!(
+        r#"{{"content":[{{"type":"text","text":"see ![x](data:image/png;base64,{image}) and more"}}],"structuredContent":["data:;base64,{other}"]}}"#
+    ));
+}
+
+#[test]
+fn text_stays_text_and_what_only_looks_binary_too() {
+    let (image, words) = (
+        png(9_000),
+        r#"many \ud83d\ude00 words \u001b[31m and \\ \" é "#.repeat(500),
+    );
+    check(&format!(r#"{{"content":[{{"type":"text","text":"{words}"}}]}}"#));
+    check(&format!(r#"{{"content":[{{"type":"text","text":"{image}"}}]}}"#));
+    check(&format!(
+        r#"{{"content":[],"structuredContent":{{"{image}":"{words}","x":"{}"}}}}"#,
+        "deadbeef".repeat(2_000)
+    ));
+    // Of no known type, with no place for binary content, or not what it claims.
+    check(&format!(
+        r#"{{"content":[{{"type":"video","data":"{image}"}}],"extra":"{image}"}}"#
+    ));
+    check(&format!(
+        r#"{{"content":[{{"type":"image","mimeType":"{image}","data":"{words}"}}]}}"#
+    ));
+    check(&format!(
+        r#"{{"content":[{{"type":"image","data":"data:image/png;base64,{image}"}}]}}"#
+    ));
+    check(&format!(
+        r#"{{"content":[{{"type":"image","data":["{image}"]}}],"resultType":"{image}"}}"#
+    ));
+    check(&format!(
+        r#"{{"content":[{{"type":"{image}","text":"{image}"}}]}}"#
+    ));
+}
+
+#[test]
+fn lenient_base64_in_a_binary_block_is_still_read() {
+    let image = png(9_000);
+    let lines: Vec<&str> = image
+        .as_bytes()
+        .chunks(76)
+        .map(|line| str::from_utf8(line).unwrap())
+        .collect();
+    check(&format!(
+        r#"{{"content":[{{"type":"image","data":"{}"}}]}}"#,
+        lines.join("\\r\\n")
+    ));
+    check(&format!(
+        r#"{{"content":[{{"type":"image","data":"{}"}}]}}"#,
+        image.trim_end_matches('=')
+    ));
+    check(&format!(
+        r#"{{"content":[{{"type":"image","data":"{}"}}]}}"#,
+        image.replace('+', "-").replace('/', "_")
+    ));
+}
+
+#[test]
+fn results_that_are_no_results_are_repaired_the_same() {
+    let (image, words) = (png(9_000), "many words ".repeat(500));
+    for result in [
+        format!("\"{image}\""),
+        format!("[\"{words}\"]"),
+        format!(r#"{{"content":"{words}"}}"#),
+        format!(r#"{{"content":"{image}"}}"#),
+        format!(r#"{{"content":{{"data":"{image}","x":"{words}"}}}}"#),
+        format!(r#"[{{"type":"image","data":"{image}"}}]"#),
+        format!(r#"{{"content":[{{"type":"text","text":"{words}"}}],"content":null,"isError":"{words}"}}"#),
+    ] {
+        check(&result);
+    }
+}
+
+/// A marker of the server's own is no more than its text.
+#[test]
+fn a_forged_marker_stays_text() {
+    let image = png(9_000);
+    let forged = "portcullis-string-ffffffffffffffffffffffffffffffff";
+    check(&format!(
+        r#"{{"content":[{{"type":"text","text":"{forged}"}},{{"type":"image","data":"{image}"}},{{"type":"text","text":"\"{forged}\""}}]}}"#
+    ));
+}

@@ -1,0 +1,127 @@
+//! The long strings of replies, which never lie in memory as a whole: what a host gives to take them, and what comes
+//! of them.
+
+use std::{any::Any, fmt, time::Duration};
+
+use portcullis_wire::marker;
+use tokio::{sync::oneshot, task::spawn_blocking, time::timeout};
+
+/// The most text that is put back into one message, in bytes: what a line may have.
+const MAX_PUT_BACK_BYTES: u64 = 64 << 20;
+
+/// How long the rest of a string that has arrived may take to be written.
+const LAST_PIECES: Duration = Duration::from_secs(60);
+
+/// Takes strings of more than 64 KiB while they arrive. Its work is done on threads that may block, one for each
+/// line with such strings; while that is slow, the server's pipe is not read.
+pub trait StringSpool: Send + Sync + fmt::Debug {
+    /// A string begins. What fails here or later is for [`StringWriter::finish`] to tell.
+    fn begin(&self) -> Box<dyn StringWriter>;
+}
+
+/// One string on its way. Dropped, nothing of it is left: it was broken off.
+pub trait StringWriter: Send {
+    /// The next piece of its raw JSON text between the quotes, cut anywhere.
+    fn write(&mut self, raw: &[u8]);
+
+    /// It is whole: valid JSON text, as the wire has checked.
+    fn finish(self: Box<Self>) -> Box<dyn SpooledString>;
+}
+
+/// A string that was taken out of its message. Dropped, nothing of it is left.
+pub trait SpooledString: Send + fmt::Debug {
+    /// Appends its raw JSON text, without quotes, to `text`. May block.
+    ///
+    /// # Errors
+    /// Why it cannot, in words for a person.
+    fn put_back(&self, text: &mut Vec<u8>) -> Result<(), String>;
+
+    /// Itself, for who gave the [`StringSpool`] and knows what it is.
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
+}
+
+/// The result of a call as the server wrote it, but for its long strings.
+#[derive(Debug)]
+pub struct RawReply {
+    /// JSON text. In the place of each of the strings stands its [marker](LongString::marker).
+    pub json: String,
+    /// The strings, in no order. None over HTTP, where results are bounded and stay whole.
+    pub strings: Vec<LongString>,
+}
+
+/// A string that left its message. Its last pieces may still be on their way to the spool.
+#[derive(Debug)]
+pub struct LongString {
+    pub(crate) tag: u128,
+    pub(crate) size_bytes: u64,
+    pub(crate) spooled: oneshot::Receiver<Box<dyn SpooledString>>,
+}
+
+impl LongString {
+    /// What stands in its place, a JSON string without its quotes. No server can have written it: it carries a random
+    /// number that was chosen when the string began.
+    #[must_use]
+    pub fn marker(&self) -> String {
+        marker(self.tag).to_string()
+    }
+
+    /// The size of its raw JSON text between the quotes, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Waits until all of it is written. `None` where its thread could not be started, came to grief or hangs.
+    pub async fn spooled(self) -> Option<Box<dyn SpooledString>> {
+        timeout(LAST_PIECES, self.spooled).await.ok()?.ok()
+    }
+}
+
+impl RawReply {
+    /// The result with its strings back in their places.
+    pub(crate) async fn whole(self) -> Result<String, String> {
+        put_back(self.json, self.strings).await
+    }
+}
+
+/// `json` with the strings back in the places of their markers.
+pub(crate) async fn put_back(json: String, strings: Vec<LongString>) -> Result<String, String> {
+    if strings.is_empty() {
+        return Ok(json);
+    }
+    let size: u64 = strings.iter().map(LongString::size_bytes).sum();
+    if size > MAX_PUT_BACK_BYTES {
+        return Err(format!(
+            "it holds strings of {size} bytes, above the limit of {MAX_PUT_BACK_BYTES} where they are no content"
+        ));
+    }
+    let mut spooled = Vec::with_capacity(strings.len());
+    for string in strings {
+        let marker = string.marker();
+        let string = string.spooled().await.ok_or("one of its long strings was lost")?;
+        spooled.push((marker, string));
+    }
+    spawn_blocking(move || splice(&json, &spooled))
+        .await
+        .unwrap_or_else(|_| Err("its long strings could not be put back".to_owned()))
+}
+
+fn splice(json: &str, strings: &[(String, Box<dyn SpooledString>)]) -> Result<String, String> {
+    let mut places: Vec<_> = strings
+        .iter()
+        .filter_map(|(marker, string)| Some((json.find(marker.as_str())?, marker, string)))
+        .collect();
+    places.sort_unstable_by_key(|(at, ..)| *at);
+    let mut text = Vec::new();
+    let mut done = 0;
+    for (at, marker, string) in places {
+        text.extend_from_slice(json.get(done..at).unwrap_or_default().as_bytes());
+        string.put_back(&mut text)?;
+        done = at + marker.len();
+    }
+    text.extend_from_slice(json.get(done..).unwrap_or_default().as_bytes());
+    String::from_utf8(text).map_err(|_| "a long string of it is not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+pub(crate) mod memory;

@@ -1,0 +1,238 @@
+//! Long strings on their way from the pipe to who takes them: a thread of its own for each line that has some.
+
+use std::{
+    any::Any,
+    collections::VecDeque,
+    mem,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use portcullis_wire::{LongStrings, marker_tag};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::strings::{LongString, SpooledString, StringSpool, StringWriter};
+
+/// How much may be on its way to the thread, in bytes. Beyond it the pipe is not read.
+const ROOM_BYTES: usize = 512 << 10;
+
+/// How much of a string is kept where nobody takes it: enough for the description of a tool.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// The strings of one connection.
+#[derive(Debug)]
+pub(super) struct Strings {
+    spool: Option<Arc<dyn StringSpool>>,
+    /// What the thread has not been given yet.
+    // INVARIANT: no more than one read of the pipe gave, and its markers.
+    queue: VecDeque<Piece>,
+    /// The string at hand: how much of it has come.
+    open: Option<(LongString, u64)>,
+    /// The strings of the line at hand.
+    line: Vec<LongString>,
+    /// The strings of the lines whose frames come out of the decoder now.
+    ended: Vec<LongString>,
+    thread: Option<mpsc::Sender<(Piece, OwnedSemaphorePermit)>>,
+    room: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Begin(oneshot::Sender<Box<dyn SpooledString>>),
+    Chunk(Vec<u8>),
+    End,
+    Abandon,
+    /// The thread has nothing more to do.
+    Line,
+}
+
+impl Strings {
+    pub(super) fn new(spool: Option<Arc<dyn StringSpool>>) -> Self {
+        Self {
+            spool,
+            queue: VecDeque::new(),
+            open: None,
+            line: Vec::new(),
+            ended: Vec::new(),
+            thread: None,
+            room: Arc::new(Semaphore::new(ROOM_BYTES)),
+        }
+    }
+
+    /// Whether somebody takes them.
+    pub(super) fn are_taken(&self) -> bool {
+        self.spool.is_some()
+    }
+
+    /// Whether none of the frames that come out now can hold a marker.
+    pub(super) fn are_none(&self) -> bool {
+        self.ended.is_empty()
+    }
+
+    /// The strings whose markers stand in `json`.
+    pub(super) fn claim(&mut self, json: &str) -> Vec<LongString> {
+        let mut claimed = Vec::new();
+        if self.are_none() {
+            return claimed;
+        }
+        // A marker stands between quotes, and holds none.
+        for text in json.split('"') {
+            let Some(tag) = marker_tag(text) else { continue };
+            if let Some(at) = self.ended.iter().position(|string| string.tag == tag) {
+                claimed.push(self.ended.swap_remove(at));
+            }
+        }
+        claimed
+    }
+
+    /// All frames have come out: what nobody claimed is not wanted.
+    pub(super) fn forget(&mut self) {
+        self.ended.clear();
+    }
+
+    /// Whether there is something to hand over.
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Hands all that waits to the thread, as that has room for it. Cancel safe.
+    pub(super) async fn hand_over(&mut self) {
+        while let Some(piece) = self.queue.front() {
+            let room = match piece {
+                Piece::Chunk(raw) => raw.len().clamp(1, ROOM_BYTES),
+                _ => 1,
+            };
+            let room = u32::try_from(room).unwrap_or(1);
+            // The semaphore is never closed.
+            let Ok(permit) = Arc::clone(&self.room).acquire_many_owned(room).await else {
+                return self.queue.clear();
+            };
+            let Some(piece) = self.queue.pop_front() else {
+                return;
+            };
+            if matches!(piece, Piece::Line) {
+                self.thread = None;
+                continue;
+            }
+            let spool = &self.spool;
+            let thread = self.thread.get_or_insert_with(|| start(spool.clone()));
+            // Where the thread came to grief, its strings' ends find out.
+            let _ = thread.send((piece, permit));
+        }
+    }
+}
+
+impl LongStrings for Strings {
+    fn begin(&mut self) -> u128 {
+        let tag = rand::random();
+        let (done, spooled) = oneshot::channel();
+        self.queue.push_back(Piece::Begin(done));
+        let string = LongString {
+            tag,
+            size_bytes: 0,
+            spooled,
+        };
+        self.open = Some((string, 0));
+        tag
+    }
+
+    fn chunk(&mut self, raw: &[u8]) {
+        if let Some((_, size_bytes)) = &mut self.open {
+            *size_bytes += raw.len() as u64;
+        }
+        self.queue.push_back(Piece::Chunk(raw.to_vec()));
+    }
+
+    fn end(&mut self) {
+        self.queue.push_back(Piece::End);
+        if let Some((string, size_bytes)) = self.open.take() {
+            self.line.push(LongString { size_bytes, ..string });
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.queue.push_back(Piece::Abandon);
+        self.open = None;
+    }
+
+    fn line(&mut self) {
+        self.queue.push_back(Piece::Line);
+        self.ended.append(&mut self.line);
+    }
+}
+
+/// Starts the thread for one line. It ends once nothing more can come.
+fn start(spool: Option<Arc<dyn StringSpool>>) -> mpsc::Sender<(Piece, OwnedSemaphorePermit)> {
+    let (pieces, received) = mpsc::channel();
+    let started = thread::Builder::new()
+        .name("long strings".to_owned())
+        .spawn(move || take(spool.as_deref(), &received));
+    if let Err(error) = started {
+        // The channel is closed now, so that the strings' ends find out.
+        tracing::warn!(%error, "no thread for a long string");
+    }
+    pieces
+}
+
+fn take(spool: Option<&dyn StringSpool>, pieces: &mpsc::Receiver<(Piece, OwnedSemaphorePermit)>) {
+    let mut open: Option<(Box<dyn StringWriter>, oneshot::Sender<_>)> = None;
+    // The permit goes with its piece: what is being written still takes room.
+    for (piece, _room) in pieces {
+        match piece {
+            Piece::Begin(done) => {
+                let writer = spool.map_or_else(|| Box::new(Kept::default()) as _, StringSpool::begin);
+                open = Some((writer, done));
+            }
+            Piece::Chunk(raw) => {
+                if let Some((writer, _)) = &mut open {
+                    writer.write(&raw);
+                }
+            }
+            Piece::End => {
+                if let Some((writer, done)) = open.take() {
+                    // Where nobody wants it any more, it is dropped here.
+                    let _ = done.send(writer.finish());
+                }
+            }
+            Piece::Abandon | Piece::Line => open = None,
+        }
+    }
+}
+
+/// A string that nobody takes, kept up to a size for messages that are no call's result.
+#[derive(Debug, Default)]
+struct Kept {
+    raw: Vec<u8>,
+    dropped_bytes: usize,
+}
+
+impl StringWriter for Kept {
+    fn write(&mut self, raw: &[u8]) {
+        if self.raw.len() + raw.len() <= KEPT_BYTES {
+            self.raw.extend_from_slice(raw);
+        } else {
+            self.dropped_bytes += mem::take(&mut self.raw).len() + raw.len();
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Box<dyn SpooledString> {
+        self
+    }
+}
+
+impl SpooledString for Kept {
+    fn put_back(&self, text: &mut Vec<u8>) -> Result<(), String> {
+        if self.dropped_bytes > 0 {
+            let size = self.dropped_bytes + self.raw.len();
+            return Err(format!(
+                "a string of {size} bytes stands in it, above the limit of {KEPT_BYTES} without a store for it"
+            ));
+        }
+        text.extend_from_slice(&self.raw);
+        Ok(())
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
