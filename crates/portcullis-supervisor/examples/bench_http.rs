@@ -29,7 +29,7 @@ use rmcp::{
     RoleClient, ServiceExt,
     model::{CallToolRequestParams, CallToolResult},
     service::Peer,
-    transport::StreamableHttpClientTransport,
+    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -121,7 +121,10 @@ async fn main() -> Result<(), Failure> {
         .ready(Instant::now() + Duration::from_secs(10), 0)
         .await?;
     let guarded = Client::Guarded(Box::new(ready), timeouts);
-    let transport = StreamableHttpClientTransport::from_uri(format!("http://{address}/mcp"));
+    // As many requests at one time as the guarded client has.
+    let config = StreamableHttpClientTransportConfig::with_uri(format!("http://{address}/mcp"))
+        .max_concurrent_requests(64);
+    let transport = StreamableHttpClientTransport::from_config(config);
     let running = ().serve(transport).await?;
     let plain = Client::Plain(running.peer().clone());
 

@@ -114,6 +114,7 @@ impl Outstanding {
     }
 
     /// Looks at a request without taking it.
+    #[cfg(test)]
     pub(crate) fn waiting(&self, id: &RequestId) -> Option<Waiting> {
         self.lock()
             .waiting

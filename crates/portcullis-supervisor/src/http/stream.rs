@@ -193,12 +193,12 @@ impl Events {
         if self.resumable {
             return None;
         }
-        let outstanding = &self.client.outstanding;
-        let asked = self.asked.as_ref()?;
+        // Nothing of it is left: one that is over must not keep others from being the only one that waits.
+        let (id, waiting) = self.client.outstanding.take(self.asked.as_ref()?)?;
         if let Some(stray) = self.stray.take() {
-            return event_of(&stray.blame(outstanding.take(asked)?));
+            return event_of(&stray.blame((id, waiting)));
         }
-        if let Some(ticket) = outstanding.waiting(asked).and_then(|waiting| waiting.ticket) {
+        if let Some(ticket) = waiting.ticket {
             ticket.fail(WireFault::Closed(reason.to_owned()));
         }
         None

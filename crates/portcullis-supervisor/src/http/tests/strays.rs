@@ -39,6 +39,11 @@ async fn seen(answer: Vec<u8>, others: Others) -> (String, Option<WireFault>) {
         }
         _ => panic!("neither json nor a stream"),
     }
+    let seven = RequestId::Number(7);
+    assert!(
+        client.outstanding.waiting(&seven).is_none(),
+        "nothing is left of it"
+    );
     if others.waiting {
         let eight = RequestId::Number(8);
         assert!(
