@@ -121,6 +121,12 @@ fn a_tool_that_changed_between_runs_asks_until_the_difference_is_approved() {
     call(&folder, 0);
     let told = pins(&folder, &["approve", "mcp.notes.write", hash], 1).stderr;
     assert!(told.contains("was never seen"), "{told}");
+    assert_eq!(
+        pins(&folder, &["forget", "mcp.notes", "--format", "json"], 0).json()["forgotten"],
+        2
+    );
+    describe(&folder, "Reads a note, whatever it was.");
+    call(&folder, 0);
 }
 
 #[test]

@@ -32,6 +32,9 @@ const NOBODY: &str = "nobody";
 /// How long the state may take for one approval, other processes that hold it included.
 const STATE_WITHIN: Duration = Duration::from_secs(5);
 
+/// Whatever a host says, nobody is waited for longer: a time beyond all clocks has no end that can be counted.
+const LONGEST_WAIT: Duration = Duration::from_secs(30 * 24 * 3_600);
+
 /// An approval of one call. It holds for the very definition and policies that were asked about.
 #[derive(Debug)]
 pub(crate) struct Grant {
@@ -94,7 +97,7 @@ impl Dispatch {
             self.tell_approval(call, "unanswered", NOBODY, Told::default());
             return Err(call.needs_approval(decided.decision));
         };
-        let until = Instant::now() + self.options.keeping.approval_wait;
+        let until = Instant::now() + self.options.keeping.approval_wait.min(LONGEST_WAIT);
         // What takes over from here on is noticed.
         let mut swaps = self.policies.swaps();
         if self.policies.current().digest() != decided.policies.digest() {

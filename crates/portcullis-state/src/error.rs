@@ -88,7 +88,7 @@ pub enum StateError {
     /// A server has listed so many tools under changing names that no more are kept.
     #[error(
         "the server `{server}` has shown over {most} tools; no more of them are kept, and what is not kept is \
-         not trusted"
+         not trusted: `portcullis pins forget mcp.{server}` begins anew"
     )]
     TooManyTools {
         /// Which server.

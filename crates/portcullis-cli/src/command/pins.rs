@@ -25,6 +25,8 @@ enum PinsCommand {
     Diff(DiffArguments),
     /// Trust the difference that was shown
     Approve(ApproveArguments),
+    /// Forget a tool, or a server with all its tools: what is seen next is seen first
+    Forget(DiffArguments),
 }
 
 #[derive(Debug, Args)]
@@ -96,6 +98,7 @@ pub(crate) fn run(arguments: &PinsArguments) -> ExitStatus {
         PinsCommand::List(arguments) => list(arguments),
         PinsCommand::Diff(arguments) => diff(arguments),
         PinsCommand::Approve(arguments) => approve(arguments),
+        PinsCommand::Forget(arguments) => forget(arguments),
     };
     done.unwrap_or_else(|told| {
         output::error(&output::safe(&told));
@@ -213,6 +216,17 @@ fn approve(arguments: &ApproveArguments) -> Result<ExitStatus, String> {
         // It changed between the look and the word.
         Trusting::Other { .. } | Trusting::Unknown => Err(differs()),
     }
+}
+
+fn forget(arguments: &DiffArguments) -> Result<ExitStatus, String> {
+    let state = arguments.state.open()?;
+    let subject = arguments.state.pin(&state, &arguments.subject)?.subject;
+    let forgotten = state.forget(&subject).map_err(|error| output::chain(&error))?;
+    match arguments.state.format {
+        Format::Json => output::json(&serde_json::json!({"forgotten": forgotten})),
+        Format::Text => output::line(&format!("{forgotten} forgotten")),
+    }
+    Ok(ExitStatus::Done)
 }
 
 impl<'a> PinLine<'a> {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 
 /// Edits are taken once they have stood still for so long.
-const STILL: Duration = Duration::from_millis(100);
+const STILL: Duration = Duration::from_millis(250);
 
 struct Watched {
     root: TempDir,
@@ -196,6 +196,7 @@ async fn a_sealed_folder_takes_over_only_with_its_seal() {
 #[tokio::test]
 async fn hundreds_of_quick_edits_are_few_reloads() {
     let mut watched = Watched::start("allow mcp.s.t\n", false).await;
+    let began = tokio::time::Instant::now();
     for number in 0..400 {
         write(
             &watched.path("a.rules"),
@@ -210,7 +211,9 @@ async fn hundreds_of_quick_edits_are_few_reloads() {
         watched.reload().await;
         reloads += 1;
     }
-    assert!((1..=4).contains(&reloads), "{reloads}");
+    // Each has stood still for its time, however slowly this machine writes.
+    let most = 1 + began.elapsed().as_millis() / STILL.as_millis();
+    assert!((1..=most).contains(&reloads), "{reloads} of {most}");
 }
 
 /// Without policies at the start there is nothing to fall back on.

@@ -191,6 +191,19 @@ impl State {
     }
 }
 
+impl State {
+    /// Forgets a tool (`mcp.<server>.<tool>`), or a server with all its tools (`mcp.<server>`): what is seen next is
+    /// seen first. How many pins that were.
+    ///
+    /// # Errors
+    /// [`StateError`]: nothing is forgotten.
+    pub fn forget(&self, subject: &str) -> Result<usize, StateError> {
+        self.write(|transaction| {
+            transaction.execute("DELETE FROM pins WHERE subject = ?1 OR server = ?1", [subject])
+        })
+    }
+}
+
 const SELECT: &str = "SELECT subject, first_seen_ms, trusted_hash, trusted_text, trusted_at_ms, trusted_by,
     waiting_hash, waiting_text, waiting_since_ms FROM pins";
 

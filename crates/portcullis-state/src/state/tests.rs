@@ -236,6 +236,19 @@ fn what_a_server_says_cannot_fill_the_disk() {
 }
 
 #[test]
+fn what_is_forgotten_is_seen_first_again() {
+    let state = State::in_memory().unwrap();
+    let look = |text| see(&state, "l", &[("a", text), ("b", "1")], FirstSight::Trust);
+    look("1");
+    assert_eq!(look("2")[1].0, PinState::Changed);
+    assert_eq!(state.forget("mcp.s.a").unwrap(), 1);
+    assert_eq!(look("2")[1], (PinState::Trusted, true));
+    assert_eq!(state.forget("mcp.s.no").unwrap(), 0);
+    assert_eq!(state.forget("mcp.s").unwrap(), 3);
+    assert_eq!(look("3"), [(PinState::Trusted, true); 3]);
+}
+
+#[test]
 fn names_are_kept_byte_for_byte() {
     let state = State::in_memory().unwrap();
     let names = [
