@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_policy::CallQuestion;
+use portcullis_policy::{CallQuestion, Explanation};
 use portcullis_supervisor::{CallFault, Ready, Upstream};
 use portcullis_types::{AgentId, Answer, Approver, CapabilityId, Decision, Hash, ServerId, Tier};
 use tokio::{
@@ -117,13 +117,13 @@ impl Dispatch {
         let mut at_least = 0;
         loop {
             let tool = self.look_up(call, upstream, deadline).await?;
-            let decision = self.decide(call, &tool);
-            match decision.answer {
+            let explanation = self.decide(call, &tool);
+            match explanation.decision.answer {
                 Answer::Allow => {}
-                Answer::Deny => return Err(call.denied(decision)),
-                Answer::Ask if call.is_granted(&tool, &decision) => {}
+                Answer::Deny => return Err(call.denied(explanation)),
+                Answer::Ask if call.is_granted(&tool, &explanation.decision) => {}
                 Answer::Ask => {
-                    self.ask(call, &tool, decision).await?;
+                    self.ask(call, &tool, explanation).await?;
                     // The time that somebody took to answer is not the server's.
                     deadline = Instant::now() + deadlines.call;
                     continue;
@@ -162,7 +162,7 @@ impl Dispatch {
                     return Ok(CallOutcome {
                         call: call.number,
                         result,
-                        decision,
+                        decision: explanation.decision,
                         approved_by: call.grant.as_ref().map(|grant| grant.by),
                         duration: began.elapsed(),
                     });
@@ -234,32 +234,41 @@ impl Dispatch {
         })
     }
 
-    fn decide(&self, call: &Call, tool: &CatalogTool) -> Decision {
-        let decision = self.options.policies.decide(&CallQuestion {
+    fn decide(&self, call: &Call, tool: &CatalogTool) -> Box<Explanation> {
+        let policies = &self.options.policies;
+        let question = CallQuestion {
             agent: &call.agent,
             profile: &AgentId::default(),
             tier: call.tier,
             tool: &tool.facts,
             arguments: &call.arguments,
             now_ms: clock::unix_ms(),
-        });
+        };
+        let decision = policies.decide(&question);
+        let explanation = Box::new(policies.explain_decided(&question, decision, call.arguments_hash));
         self.events.tell(Event::Permission {
             call: call.number,
             capability: call.capability.clone(),
             agent: call.agent.clone(),
             tier: call.tier,
             arguments_hash: call.arguments_hash,
-            decision: decision.clone(),
-            policy_digest: self.options.policies.digest(),
+            policy_digest: explanation.policy_digest,
+            decision: explanation.clone(),
         });
-        decision
+        explanation
     }
 
     /// Asks the hook, then a person. On a yes the call holds a grant for this very definition.
-    async fn ask(&self, call: &mut Call, tool: &CatalogTool, decision: Decision) -> Result<(), CallError> {
+    async fn ask(
+        &self,
+        call: &mut Call,
+        tool: &CatalogTool,
+        explanation: Box<Explanation>,
+    ) -> Result<(), CallError> {
+        let decision = &explanation.decision;
         let Some(handler) = &self.options.approval else {
             self.tell_approval(call, "unanswered", "nobody");
-            return Err(call.needs_approval(decision));
+            return Err(call.needs_approval(explanation));
         };
         let request = ApprovalRequest {
             call: call.number,
@@ -275,7 +284,7 @@ impl Dispatch {
             .unwrap_or(HookAnswer::NoOpinion);
         let may_allow = decision.approver == Some(Approver::PersonOrHook);
         match hook {
-            HookAnswer::Deny(reason) => return Err(self.refused(call, HOOK, reason, decision)),
+            HookAnswer::Deny(reason) => return Err(self.refused(call, HOOK, reason, explanation)),
             HookAnswer::Allow if may_allow => {
                 self.grant(call, tool, HOOK);
                 return Ok(());
@@ -290,10 +299,10 @@ impl Dispatch {
                 self.grant(call, tool, PERSON);
                 Ok(())
             }
-            PersonAnswer::Deny(reason) => Err(self.refused(call, PERSON, reason, decision)),
+            PersonAnswer::Deny(reason) => Err(self.refused(call, PERSON, reason, explanation)),
             PersonAnswer::Nobody => {
                 self.tell_approval(call, "unanswered", "nobody");
-                Err(call.needs_approval(decision))
+                Err(call.needs_approval(explanation))
             }
         }
     }
@@ -306,13 +315,19 @@ impl Dispatch {
         });
     }
 
-    fn refused(&self, call: &Call, by: &'static str, reason: String, decision: Decision) -> CallError {
+    fn refused(
+        &self,
+        call: &Call,
+        by: &'static str,
+        reason: String,
+        explanation: Box<Explanation>,
+    ) -> CallError {
         self.tell_approval(call, "refused", by);
         CallError::Refused {
             capability: call.capability.clone(),
             by,
             reason,
-            decision: Box::new(decision),
+            explanation,
         }
     }
 
@@ -378,17 +393,17 @@ impl Call {
         })
     }
 
-    fn denied(&self, decision: Decision) -> CallError {
+    fn denied(&self, explanation: Box<Explanation>) -> CallError {
         CallError::Denied {
             capability: self.capability.clone(),
-            decision: Box::new(decision),
+            explanation,
         }
     }
 
-    fn needs_approval(&self, decision: Decision) -> CallError {
+    fn needs_approval(&self, explanation: Box<Explanation>) -> CallError {
         CallError::NeedsApproval {
             capability: self.capability.clone(),
-            decision: Box::new(decision),
+            explanation,
         }
     }
 }

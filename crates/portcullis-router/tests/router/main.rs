@@ -4,6 +4,7 @@
 
 mod calls;
 mod events;
+mod table;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
