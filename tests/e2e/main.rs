@@ -10,6 +10,7 @@ mod environment;
 mod exit_codes;
 mod faults;
 mod hub;
+mod policy;
 mod processes;
 mod readme;
 mod real_servers;

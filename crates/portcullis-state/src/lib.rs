@@ -1,6 +1,6 @@
 //! What outlives a run, and the door through which files are written for people.
 //!
-//! A file appears whole or not at all, and never in the place of another:
+//! A file appears whole or not at all, and never in the place of another, unless it is told to:
 //!
 //! ```
 //! use portcullis_state::{Privacy, StateError, write_new};
@@ -20,4 +20,4 @@ mod error;
 mod files;
 
 pub use error::StateError;
-pub use files::{Privacy, create_folder, write_new};
+pub use files::{Privacy, create_folder, replace, write_new};

@@ -11,7 +11,7 @@ use portcullis_router::{ApprovalHandler, ElicitationHandler, Router, RouterOptio
 use portcullis_supervisor::LifecycleOptions;
 use portcullis_types::{AgentId, EgressRule, Tier};
 
-use crate::{Hub, HubError, files::read_reviewed_policies};
+use crate::{Hub, HubError, files::load_reviewed_policies};
 
 /// Everything that a [`Hub`] can be told before it starts. Each setting has a default that is safe: no policies
 /// deny all, no approval handler approves nothing, no elicitation handler declines all.
@@ -184,13 +184,13 @@ impl HubBuilder {
             return Err(HubError::NoServers(diagnostics));
         }
         let policies = match self.policies {
-            Policies::Folder(folder) => DecisionPoint::load(&read_reviewed_policies(&folder, self.sealed)?)?,
+            Policies::Folder(folder) => load_reviewed_policies(&folder, self.sealed)?,
             Policies::Files(files) => DecisionPoint::load(&files)?,
             Policies::Preset(preset) => DecisionPoint::preset(preset)?,
             Policies::Documents => match settings.policies {
                 Some(setting) => {
                     let folder = beside(&setting.origin.file, &setting.value);
-                    DecisionPoint::load(&read_reviewed_policies(&folder, self.sealed)?)?
+                    load_reviewed_policies(&folder, self.sealed)?
                 }
                 None => DecisionPoint::deny_all(),
             },
