@@ -48,13 +48,9 @@ fn check(capability: &str, exit_code: i32, code: &str, answer: &str, line: u64, 
     };
     assert_eq!(decision["answer"], answer, "{printed}");
     let policy = &decision["policies"][0];
-    assert_eq!(policy["file"], "policies/test.rules", "{printed}");
+    assert_eq!(policy["file"], "test.rules", "{printed}");
     assert_eq!(policy["line"], line, "{printed}");
-    assert_eq!(
-        policy["id"],
-        format!("policies/test.rules#L{line}{part}"),
-        "{printed}"
-    );
+    assert_eq!(policy["id"], format!("test.rules#L{line}{part}"), "{printed}");
     let line_of_rule = RULES.lines().nth(usize::try_from(line).unwrap() - 1).unwrap();
     assert_eq!(policy["description"], line_of_rule, "{printed}");
     assert_eq!(
@@ -67,7 +63,7 @@ fn check(capability: &str, exit_code: i32, code: &str, answer: &str, line: u64, 
     if exit_code != 0 {
         assert_eq!(told.stdout, "", "errors are no results");
         assert!(
-            told.stderr.contains(&format!("policies/test.rules:{line}")),
+            told.stderr.contains(&format!("test.rules:{line}")),
             "{}",
             told.stderr
         );

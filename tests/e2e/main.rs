@@ -12,6 +12,7 @@ mod exit_codes;
 mod faults;
 mod hub;
 mod pins;
+mod policy;
 mod processes;
 mod readme;
 mod real_servers;

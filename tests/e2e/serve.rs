@@ -120,7 +120,7 @@ fn a_refused_call_is_an_error_that_says_why() {
         let reply = result(&client.call(&aliases[capability], "{}"));
         assert_eq!(reply["isError"], true, "{reply}");
         let text = reply["content"][0]["text"].as_str().unwrap();
-        assert!(text.contains(&format!("policies/test.rules:{line}")), "{text}");
+        assert!(text.contains(&format!("test.rules:{line}")), "{text}");
         let reason = &reply["_meta"]["portcullis/error"];
         assert_eq!(reason["code"], code, "{reply}");
         assert_eq!(reason["decision"]["policies"][0]["line"], line, "{reply}");

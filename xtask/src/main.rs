@@ -7,6 +7,7 @@ mod deny;
 mod finding;
 mod fuzz;
 mod guard;
+mod law;
 #[cfg(test)]
 mod planted;
 mod policies;
@@ -71,6 +72,7 @@ fn dispatch(command: &str, arguments: &[&str]) -> Result<()> {
         "bench" => bench::run(&root, arguments),
         "fuzz" => fuzz::run(&root, arguments),
         "race" | "chaos" => storm::run(&root, command, arguments),
+        "law" => law::run(&root, arguments),
         name => match ci::stage(name) {
             Some(stage) if arguments.is_empty() => stage.run(&root),
             Some(_) => bail!(Usage(format!(
@@ -102,6 +104,10 @@ fn help() -> String {
         (
             "fuzz [TARGET [SECONDS]]",
             "each fuzz target for a minute, or one (not part of `ci`)",
+        ),
+        (
+            "law [CASES [SEED]]",
+            "decisions beside plain Cedar, a million by default (not part of `ci`)",
         ),
         ("bench NAME", "the figures of one part (not part of `ci`)"),
     ];

@@ -23,9 +23,9 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Says what went wrong.
+/// Says what went wrong. Names of files and texts of others stand in it, so it is made safe.
 pub(crate) fn error(text: &str) {
-    note(&format!("error: {text}"));
+    note(&format!("error: {}", safe(text)));
 }
 
 /// Shows how far some work is, in the place of what was shown before.

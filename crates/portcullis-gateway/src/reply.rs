@@ -64,7 +64,7 @@ pub(crate) fn refusal(error: &CallError, modern: bool) -> serde_json::Result<Box
     let mut result = json!({
         "content": [{"type": "text", "text": cut(error.to_string())}],
         "isError": true,
-        "_meta": {"portcullis/error": {"code": error.code(), "decision": error.decision()}},
+        "_meta": {"portcullis/error": {"code": error.code(), "decision": error.explanation()}},
     });
     if modern && let Some(members) = result.as_object_mut() {
         members.insert("resultType".to_owned(), "complete".into());

@@ -1,10 +1,10 @@
 //! A call whose decision is *ask*: a stored approval, the host's hook, a person, in that order.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use portcullis_policy::{AlwaysAllow, CallQuestion, DecisionPoint, PolicyFile};
+use portcullis_policy::{AlwaysAllow, CallQuestion, DecisionPoint, Explanation, PolicyFile};
 use portcullis_state::{ApprovedCall, Privacy, write_new};
-use portcullis_types::{AgentId, Answer, Approver, Decision, Hash, ReasonCode};
+use portcullis_types::{AgentId, Answer, Approver, Hash, ReasonCode};
 use tokio::{
     sync::watch,
     task::spawn_blocking,
@@ -57,8 +57,8 @@ impl Grant {
     pub(crate) fn holds(&self, tool: &CatalogTool, decided: &Decided) -> bool {
         let may = match self.by {
             PERSON => true,
-            STORED => decided.decision.code == ReasonCode::AskByPolicy,
-            _ => decided.decision.approver == Some(Approver::PersonOrHook),
+            STORED => decided.explanation.decision.code == ReasonCode::AskByPolicy,
+            _ => decided.explanation.decision.approver == Some(Approver::PersonOrHook),
         };
         may && self.definition == tool.definition && self.policy_digest == decided.policies.digest()
     }
@@ -67,7 +67,7 @@ impl Grant {
 impl Dispatch {
     /// Looks for an approval that is kept. Only a plain *ask* is answered by one: all others ask each time anew.
     pub(crate) async fn recall(&self, call: &mut Call, tool: &CatalogTool, decided: &Decided) {
-        if decided.decision.code != ReasonCode::AskByPolicy {
+        if decided.explanation.decision.code != ReasonCode::AskByPolicy {
             return;
         }
         let state = Arc::clone(self.pinning.state());
@@ -95,7 +95,7 @@ impl Dispatch {
     ) -> Result<(), CallError> {
         let Some(handler) = self.options.approval.clone() else {
             self.tell_approval(call, "unanswered", NOBODY, Told::default());
-            return Err(call.needs_approval(decided.decision));
+            return Err(call.needs_approval(decided.explanation));
         };
         let until = Instant::now() + self.options.keeping.approval_wait.min(LONGEST_WAIT);
         // What takes over from here on is noticed.
@@ -110,16 +110,16 @@ impl Dispatch {
             tier: call.tier,
             arguments: call.arguments.to_string(),
             description: tool.description.clone(),
-            decision: decided.decision.clone(),
+            decision: decided.explanation.decision.clone(),
             hold: None,
             always: None,
         };
         let hook = timeout_at(until, handler.hook(&request))
             .await
             .unwrap_or(HookAnswer::NoOpinion);
-        let may_allow = decided.decision.approver == Some(Approver::PersonOrHook);
+        let may_allow = decided.explanation.decision.approver == Some(Approver::PersonOrHook);
         match hook {
-            HookAnswer::Deny(reason) => return Err(self.refused(call, HOOK, reason, decided.decision)),
+            HookAnswer::Deny(reason) => return Err(self.refused(call, HOOK, reason, decided.explanation)),
             HookAnswer::Allow if may_allow => {
                 call.grant = Some(grant(tool, &decided, HOOK));
                 self.tell_approval(call, "approved", HOOK, Told::default());
@@ -127,16 +127,16 @@ impl Dispatch {
             }
             HookAnswer::Allow | HookAnswer::NoOpinion => {}
         }
-        if decided.decision.code == ReasonCode::AskByPolicy {
+        if decided.explanation.decision.code == ReasonCode::AskByPolicy {
             request.hold = Some(self.options.keeping.approval_hold);
             request.always = self.always(call, tool, &decided, handler.name()).await;
         }
         match self.person(call, tool, &handler, &request, swaps, until).await {
             None => Ok(()),
-            Some(PersonAnswer::Deny(reason)) => Err(self.refused(call, PERSON, reason, decided.decision)),
+            Some(PersonAnswer::Deny(reason)) => Err(self.refused(call, PERSON, reason, decided.explanation)),
             Some(PersonAnswer::Nobody) => {
                 self.tell_approval(call, "unanswered", NOBODY, Told::default());
-                Err(call.needs_approval(decided.decision))
+                Err(call.needs_approval(decided.explanation))
             }
             Some(answer) => {
                 call.grant = Some(grant(tool, &decided, PERSON));
@@ -256,7 +256,13 @@ impl Dispatch {
         let _ = self.policies.reload(None).await;
     }
 
-    fn refused(&self, call: &Call, by: &'static str, reason: String, decision: Decision) -> CallError {
+    fn refused(
+        &self,
+        call: &Call,
+        by: &'static str,
+        reason: String,
+        explanation: Box<Explanation>,
+    ) -> CallError {
         let person = (by == PERSON).then(|| self.options.approval.as_ref().map(|handler| handler.name()));
         let told = Told {
             person: person.flatten(),
@@ -267,7 +273,7 @@ impl Dispatch {
             capability: call.capability.clone(),
             by,
             reason,
-            decision: Box::new(decision),
+            explanation,
         }
     }
 
@@ -318,10 +324,10 @@ fn prospect(
         return None;
     }
     let PolicyFile { name, text } = always.policy().ok()?;
-    let path = Path::new(folder.path()).join(name);
+    let path = folder.path().join(&name);
     let mut files = texts.files;
     files.push(PolicyFile {
-        name: path.display().to_string(),
+        name,
         text: text.clone(),
     });
     let policies = DecisionPoint::load(&files).ok()?;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use portcullis_blobs::Tag;
-use portcullis_policy::{CallQuestion, DecisionPoint};
+use portcullis_policy::{CallQuestion, DecisionPoint, Explanation};
 use portcullis_state::{StateError, Trusting};
 use portcullis_supervisor::{CallDeadline, CallFault, RawReply, Ready, ToolDefinition, Upstream};
 use portcullis_types::{AgentId, Answer, CapabilityId, Decision, Hash, ReasonCode, ServerId, Tier};
@@ -69,7 +69,7 @@ pub(crate) struct Call {
 
 /// A decision, and the policies that it was made by.
 pub(crate) struct Decided {
-    pub(crate) decision: Decision,
+    pub(crate) explanation: Box<Explanation>,
     pub(crate) policies: Arc<DecisionPoint>,
 }
 
@@ -122,9 +122,9 @@ impl Dispatch {
             let tool = self.look_up(call, upstream, deadline).await?;
             let tool = self.as_it_stands(tool).await;
             let decided = self.decide(call, &tool).await;
-            match decided.decision.answer {
+            match decided.explanation.decision.answer {
                 Answer::Allow => {}
-                Answer::Deny => return Err(call.denied(decided.decision)),
+                Answer::Deny => return Err(call.denied(decided.explanation)),
                 Answer::Ask if call.is_granted(&tool, &decided) => {}
                 Answer::Ask => {
                     self.ask(call, &tool, decided).await?;
@@ -165,7 +165,7 @@ impl Dispatch {
                         call: call.number,
                         result,
                         approved_by: call.granted_by(&tool, &decided),
-                        decision: decided.decision,
+                        decision: decided.explanation.decision,
                         duration: began.elapsed(),
                     });
                 }
@@ -295,25 +295,21 @@ impl Dispatch {
 
     /// What `policies` say of a call, with no event.
     pub(crate) fn decision(&self, policies: &DecisionPoint, call: &Call, tool: &CatalogTool) -> Decision {
-        let question = CallQuestion {
-            agent: &call.agent,
-            profile: &AgentId::default(),
-            tier: call.tier,
-            tool: &tool.facts,
-            arguments: &call.arguments,
-            now_ms: clock::unix_ms(),
-        };
-        answer(policies, tool, &question)
+        answer(policies, tool, &call.question(tool, &AgentId::default()))
     }
 
     /// One decision by one snapshot of the policies, and whether an approval that is kept answers it.
     async fn decide(&self, call: &mut Call, tool: &CatalogTool) -> Decided {
         let policies = self.policies.current();
+        let profile = AgentId::default();
+        let question = call.question(tool, &profile);
+        let decision = answer(&policies, tool, &question);
+        let explanation = policies.explain_decided(&question, decision, call.arguments_hash);
         let decided = Decided {
-            decision: self.decision(&policies, call, tool),
+            explanation: Box::new(explanation),
             policies,
         };
-        if decided.decision.answer == Answer::Ask && !call.is_granted(tool, &decided) {
+        if decided.explanation.decision.answer == Answer::Ask && !call.is_granted(tool, &decided) {
             self.recall(call, tool, &decided).await;
         }
         self.events.tell(Event::Permission {
@@ -322,7 +318,7 @@ impl Dispatch {
             agent: call.agent.clone(),
             tier: call.tier,
             arguments_hash: call.arguments_hash,
-            decision: decided.decision.clone(),
+            decision: decided.explanation.clone(),
             policy_digest: decided.policies.digest(),
             by: call.granted_by(tool, &decided).unwrap_or(POLICIES),
         });
@@ -399,7 +395,7 @@ impl Call {
 
     /// Who let it run, where the policies ask.
     fn granted_by(&self, tool: &CatalogTool, decided: &Decided) -> Option<&'static str> {
-        let asks = decided.decision.answer == Answer::Ask;
+        let asks = decided.explanation.decision.answer == Answer::Ask;
         let grant = self
             .grant
             .as_ref()
@@ -407,17 +403,28 @@ impl Call {
         grant.map(|grant| grant.by)
     }
 
-    fn denied(&self, decision: Decision) -> CallError {
-        CallError::Denied {
-            capability: self.capability.clone(),
-            decision: Box::new(decision),
+    fn question<'a>(&'a self, tool: &'a CatalogTool, profile: &'a AgentId) -> CallQuestion<'a> {
+        CallQuestion {
+            agent: &self.agent,
+            profile,
+            tier: self.tier,
+            tool: &tool.facts,
+            arguments: &self.arguments,
+            now_ms: clock::unix_ms(),
         }
     }
 
-    pub(crate) fn needs_approval(&self, decision: Decision) -> CallError {
+    fn denied(&self, explanation: Box<Explanation>) -> CallError {
+        CallError::Denied {
+            capability: self.capability.clone(),
+            explanation,
+        }
+    }
+
+    pub(crate) fn needs_approval(&self, explanation: Box<Explanation>) -> CallError {
         CallError::NeedsApproval {
             capability: self.capability.clone(),
-            decision: Box::new(decision),
+            explanation,
         }
     }
 }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use portcullis_policy::Explanation;
 use portcullis_state::StateError;
 use portcullis_supervisor::{CallFault, SupervisorError};
 use portcullis_types::{CapabilityId, Decision, ParseError, ServerId};
@@ -47,20 +48,20 @@ pub enum CallError {
     #[error("`{0}` is disabled by the configuration (`disabledTools`)")]
     Disabled(CapabilityId),
     /// The policies deny it.
-    #[error("denied: `{capability}`: {decision}")]
+    #[error("denied: `{capability}`: {}", .explanation.decision)]
     Denied {
         /// What was asked for.
         capability: CapabilityId,
         /// The answer and its reasons.
-        decision: Box<Decision>,
+        explanation: Box<Explanation>,
     },
     /// It needs approval and nobody is there to give it.
-    #[error("needs approval: `{capability}`: {decision}")]
+    #[error("needs approval: `{capability}`: {}", .explanation.decision)]
     NeedsApproval {
         /// What was asked for.
         capability: CapabilityId,
         /// The answer and its reasons.
-        decision: Box<Decision>,
+        explanation: Box<Explanation>,
     },
     /// Whoever was asked refused.
     #[error("refused by the {by}: `{capability}`: {reason}")]
@@ -72,7 +73,7 @@ pub enum CallError {
         /// What they gave as reason.
         reason: String,
         /// The decision that was asked about.
-        decision: Box<Decision>,
+        explanation: Box<Explanation>,
     },
     /// The server has as many calls in flight and waiting as are admitted.
     #[error("`{server}` is busy: {waiting} calls wait for it already; try again later")]
@@ -134,10 +135,17 @@ impl CallError {
     /// The decision behind it, where it was the policies or an approver who said no.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
+        self.explanation().map(|explanation| &explanation.decision)
+    }
+
+    /// The same, explained: what stands in machine-readable errors, as `portcullis policy explain --format json` tells
+    /// it.
+    #[must_use]
+    pub fn explanation(&self) -> Option<&Explanation> {
         match self {
-            Self::Denied { decision, .. }
-            | Self::NeedsApproval { decision, .. }
-            | Self::Refused { decision, .. } => Some(decision),
+            Self::Denied { explanation, .. }
+            | Self::NeedsApproval { explanation, .. }
+            | Self::Refused { explanation, .. } => Some(explanation),
             _ => None,
         }
     }

@@ -4,7 +4,8 @@ use std::{
 };
 
 use portcullis_egress::{EgressOutcome, EgressRecord};
-use portcullis_types::{AgentId, CapabilityId, Decision, Hash, PolicyRef, ServerId, Tier};
+use portcullis_policy::Explanation;
+use portcullis_types::{AgentId, CapabilityId, Hash, PolicyRef, ServerId, Tier};
 use serde::Serialize;
 use tokio::sync::broadcast;
 
@@ -70,8 +71,8 @@ pub enum Event {
         tier: Tier,
         /// blake3 over the arguments' text.
         arguments_hash: Hash,
-        /// The answer and its reasons.
-        decision: Decision,
+        /// The answer and its reasons, as `portcullis policy explain --format json` tells them.
+        decision: Box<Explanation>,
         /// Which policies were in force.
         policy_digest: Hash,
         /// Who decided: `policies`, or where those ask, whoever let it run: `hook`, `person` or `stored-approval`.

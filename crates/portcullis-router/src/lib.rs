@@ -55,6 +55,6 @@ pub use error::{CallError, RouterError};
 pub use event::{Event, EventBus, EventRecord, EventStream, PinnedTool};
 pub use pins::{Keeping, PinStanding, ToolPin};
 pub use policies::PolicyReload;
-pub use policy_folder::{PolicyFolder, PolicyFolderError};
+pub use policy_folder::{PolicyFolder, PolicyFolderError, read_texts};
 pub use router::{Router, RouterOptions};
 pub use shape::{BlobInfo, Oversize, ShapeError, ShapeFlags, ShapeOptions, ShapedResult, shape};

@@ -94,7 +94,12 @@ impl Policies {
             if standing.is_some_and(|standing| folder.stamp() != standing) {
                 return None;
             }
-            Some(texts.map(|texts| Reload::of(&current, &texts.files, texts.seal.as_ref())))
+            Some(texts.map(
+                |texts| match Reload::of(&current, &texts.files, texts.seal.as_ref()) {
+                    Reload::Refused(errors) => Reload::Refused(folder.place(errors)),
+                    reload => reload,
+                },
+            ))
         });
         let loaded = match timeout(RELOAD_WITHIN, loading).await {
             Ok(Ok(None)) => return None,

@@ -17,6 +17,9 @@ const MAX_FILES: usize = 10_000;
 /// The most that all files of one folder may hold together, in bytes.
 const MAX_FOLDER_BYTES: usize = 64 * 1024 * 1024;
 
+/// What the files of policies end in.
+const POLICIES: &[&str] = &["cedar", "rules"];
+
 /// A folder of policies: its `*.cedar` and `*.rules` files, and its seal.
 #[derive(Debug, Clone)]
 pub struct PolicyFolder {
@@ -113,25 +116,13 @@ impl PolicyFolder {
         self.still
     }
 
-    /// Its `*.cedar` and `*.rules` files, by name. Blocks.
+    /// Its `*.cedar` and `*.rules` files, in order of name. Each is named as it is called in the folder, so that a
+    /// policy is told by the same name wherever the folder lies. Blocks.
     ///
     /// # Errors
     /// [`PolicyFolderError::Read`] for what cannot be read, [`PolicyFolderError::Empty`] where there is none.
     pub fn files(&self) -> Result<Vec<PolicyFile>, PolicyFolderError> {
-        let mut files = Vec::new();
-        let mut bytes = 0;
-        for path in self.policy_paths().map_err(failed(&self.path))? {
-            let text = read(&path).map_err(failed(&path))?;
-            bytes += text.len();
-            if bytes > MAX_FOLDER_BYTES {
-                let told = io::Error::new(io::ErrorKind::FileTooLarge, "its files are over 64 MiB together");
-                return Err(failed(&self.path)(told));
-            }
-            files.push(PolicyFile {
-                name: path.display().to_string(),
-                text,
-            });
-        }
+        let files = read_texts(&self.path, POLICIES)?;
         if files.is_empty() {
             Err(PolicyFolderError::Empty(self.path.clone()))
         } else {
@@ -139,36 +130,53 @@ impl PolicyFolder {
         }
     }
 
-    /// Loads all of it. Blocks.
+    /// Its seal, where it has one. Blocks.
+    ///
+    /// # Errors
+    /// [`PolicyFolderError::Read`] where it cannot be read, [`PolicyFolderError::Policies`] where it is no seal.
+    pub fn seal(&self) -> Result<Option<Seal>, PolicyFolderError> {
+        let path = self.path.join(Seal::FILE_NAME);
+        match read(&path) {
+            Ok(text) => Ok(Some(text.parse()?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&path)(error)),
+        }
+    }
+
+    /// Loads all of it. What is wrong is told with the folder in front, so that the file can be opened from where one
+    /// is. Blocks.
     ///
     /// # Errors
     /// [`PolicyFolderError`]: nothing is loaded then.
     pub fn load(&self) -> Result<DecisionPoint, PolicyFolderError> {
         let texts = self.texts()?;
         if let Some(seal) = &texts.seal {
-            seal.check(&texts.files)?;
+            seal.check(&texts.files).map_err(|errors| self.place(errors))?;
         }
-        Ok(DecisionPoint::load(&texts.files)?)
+        Ok(DecisionPoint::load(&texts.files).map_err(|errors| self.place(errors))?)
     }
 
     /// The files, and the seal that they are to be held to.
     pub(crate) fn texts(&self) -> Result<FolderTexts, PolicyFolderError> {
         let files = self.files()?;
-        let path = self.path.join(Seal::FILE_NAME);
-        let seal = match read(&path) {
-            Ok(text) => Some(text.parse::<Seal>()?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.sealed => {
-                return Err(Seal::missing().into());
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(&path)(error)),
-        };
+        let seal = self.seal()?;
+        if seal.is_none() && self.sealed {
+            return Err(Seal::missing().into());
+        }
         Ok(FolderTexts { files, seal })
+    }
+
+    /// Puts the folder in front of the names in `errors`.
+    pub(crate) fn place(&self, mut errors: PolicyErrors) -> PolicyErrors {
+        for error in &mut errors.0 {
+            error.file = self.path.join(&error.file).display().to_string();
+        }
+        errors
     }
 
     /// Looks at it without reading it. Blocks.
     pub(crate) fn stamp(&self) -> FolderStamp {
-        match self.policy_paths() {
+        match paths(&self.path, POLICIES) {
             Ok(mut paths) => {
                 paths.push(self.path.join(Seal::FILE_NAME));
                 let stamped = |path: PathBuf| {
@@ -182,22 +190,56 @@ impl PolicyFolder {
             Err(error) => FolderStamp::Unreadable(error.kind()),
         }
     }
+}
 
-    fn policy_paths(&self) -> io::Result<Vec<PathBuf>> {
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let path = entry?.path();
-            let ending = path.extension().and_then(|ending| ending.to_str());
-            if matches!(ending, Some("cedar" | "rules")) {
-                paths.push(path);
-            }
-            if paths.len() > MAX_FILES {
-                return Err(io::Error::other("it holds over 10000 files of policies"));
-            }
+/// Reads the files of a folder that end in one of `endings`, in order of name, each under its name in the folder. A
+/// link counts as what it leads to; what is hidden is left out, as editors and version control keep their own there.
+/// Blocks.
+///
+/// # Errors
+/// [`PolicyFolderError::Read`] for the first that cannot be read, is no plain file, is over 4 MiB, or whose name or
+/// text is not UTF-8; and for a folder of over 10,000 files or 64 MiB.
+pub fn read_texts(folder: &Path, endings: &[&str]) -> Result<Vec<PolicyFile>, PolicyFolderError> {
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
+    let mut files = Vec::new();
+    let mut bytes = 0;
+    for path in paths(folder, endings).map_err(failed(folder))? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| failed(&path)(invalid("its name is not UTF-8")))?;
+        if name.contains(char::is_control) {
+            return Err(failed(&path)(invalid("its name holds a control character")));
         }
-        paths.sort();
-        Ok(paths)
+        let text = read(&path).map_err(failed(&path))?;
+        bytes += text.len();
+        if bytes > MAX_FOLDER_BYTES {
+            let told = io::Error::new(io::ErrorKind::FileTooLarge, "its files are over 64 MiB together");
+            return Err(failed(folder)(told));
+        }
+        files.push(PolicyFile {
+            name: name.to_owned(),
+            text,
+        });
     }
+    Ok(files)
+}
+
+/// The files of a folder that end so, in order of name, without those that are hidden.
+fn paths(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let ends = ending.is_some_and(|ending| endings.contains(&ending));
+        if ends && !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            paths.push(path);
+        }
+        if paths.len() > MAX_FILES {
+            return Err(io::Error::other("it holds over 10000 files of policies"));
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 #[cfg(unix)]
@@ -219,7 +261,7 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> PolicyFolderError + use<> {
 /// The text of a file. A pipe or a device of the name would never end: it is none.
 fn read(path: &Path) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"));
     }
     let mut bytes = Vec::new();
     File::open(path)?
@@ -228,11 +270,19 @@ fn read(path: &Path) -> io::Result<String> {
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is over 4 MiB"));
     }
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+    String::from_utf8(bytes).map_err(|error| {
+        let told = format!("its text is not UTF-8: {}", error.utf8_error());
+        io::Error::new(io::ErrorKind::InvalidData, told)
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        ffi::OsStr,
+        os::unix::{ffi::OsStrExt, fs::symlink},
+    };
+
     use super::*;
 
     #[expect(clippy::disallowed_methods, reason = "a test lays out a folder")]
@@ -286,17 +336,56 @@ mod tests {
         check("another file of the same name and text", true);
         write(folder.path(), Seal::FILE_NAME, "x");
         check("a seal", true);
-        std::os::unix::fs::symlink("nowhere", folder.path().join("l.rules")).unwrap();
+        symlink("nowhere", folder.path().join("l.rules")).unwrap();
         check("a link", true);
         assert!(folder.files().is_err(), "it leads nowhere");
     }
 
     #[test]
-    fn what_never_ends_is_not_read() {
+    fn files_are_named_as_they_are_called_in_their_folder() {
         let root = tempfile::tempdir().unwrap();
-        let folder = PolicyFolder::new(root.path());
-        std::os::unix::fs::symlink("/dev/zero", root.path().join("a.rules")).unwrap();
-        let told = folder.load().unwrap_err().to_string();
-        assert!(told.contains("no file"), "{told}");
+        let at = |name: &str| root.path().join(name);
+        write(root.path(), "b.rules", "deny mcp.b.*");
+        write(root.path(), "elsewhere.txt", "// a");
+        symlink(at("elsewhere.txt"), at("a.cedar")).unwrap();
+        write(root.path(), ".hidden.rules", "allow mcp.*");
+        symlink(at("nowhere"), at(".#b.rules")).unwrap();
+        let files = PolicyFolder::new(root.path()).files().unwrap();
+        let found: Vec<_> = files
+            .iter()
+            .map(|file| (file.name.as_str(), file.text.as_str()))
+            .collect();
+        assert_eq!(found, [("a.cedar", "// a"), ("b.rules", "deny mcp.b.*")]);
+    }
+
+    /// Lays out one file by `make` and reads the folder.
+    fn refused(make: impl FnOnce(&Path)) -> String {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "good.rules", "default ask");
+        make(root.path());
+        PolicyFolder::new(root.path()).load().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_plain_text_is_refused_with_its_name() {
+        #[expect(clippy::disallowed_methods, reason = "a test lays out a folder")]
+        fn raw(path: &Path, bytes: &[u8]) {
+            fs::write(path, bytes).unwrap();
+        }
+        let told = refused(|folder| raw(&folder.join("x.rules"), b"allow mcp.\xff"));
+        assert!(told.contains("x.rules`: its text is not UTF-8"), "{told}");
+        let told = refused(|folder| raw(&folder.join(OsStr::from_bytes(b"x\xff.rules")), b""));
+        assert!(told.contains("its name is not UTF-8"), "{told}");
+        let told = refused(|folder| raw(&folder.join("x\n.rules"), b""));
+        assert!(told.contains("its name holds a control character"), "{told}");
+        let told = refused(|folder| raw(&folder.join("x.cedar"), &vec![b' '; 4 * 1024 * 1024 + 1]));
+        assert!(told.contains("x.cedar`: it is over 4 MiB"), "{told}");
+        let told = refused(|folder| symlink(folder.join("nowhere"), folder.join("x.rules")).unwrap());
+        assert!(told.contains("x.rules`: No such file"), "{told}");
+        // What never ends is not read.
+        let told = refused(|folder| symlink("/dev/zero", folder.join("x.rules")).unwrap());
+        assert!(told.contains("x.rules`: it is no plain file"), "{told}");
+        let told = refused(|folder| symlink(folder, folder.join("x.rules")).unwrap());
+        assert!(told.contains("x.rules`: it is no plain file"), "{told}");
     }
 }

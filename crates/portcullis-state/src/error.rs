@@ -11,6 +11,12 @@ pub enum StateError {
         /// What was to be written.
         path: PathBuf,
     },
+    /// A folder, a link or the like, where a file is to be written anew.
+    #[error("`{path}` is no plain file, and is not written over: move it away, or choose another name")]
+    NotAFile {
+        /// What was to be written.
+        path: PathBuf,
+    },
     /// The path ends in no file's name.
     #[error("`{path}` names no file: write a path that ends in a file's name")]
     NoName {

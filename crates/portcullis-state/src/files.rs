@@ -36,32 +36,49 @@ pub fn write_new(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), St
             source,
         },
     };
-    let Some(name) = path.file_name() else {
-        return Err(StateError::NoName {
-            path: path.to_owned(),
-        });
-    };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path)?;
     // Said before anything is written; the name is decided by `publish` all the same.
     if path.symlink_metadata().is_ok() {
         return Err(StateError::Exists {
             path: path.to_owned(),
         });
     }
-    let suffix = getrandom::u64().map_err(|error| failed(io::Error::other(error)))?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{suffix:016x}.tmp"));
-    let temporary = Temporary(folder.join(hidden));
+    let temporary = Temporary::beside(path, folder).map_err(failed)?;
     write(&temporary.0, content, privacy).map_err(failed)?;
     publish(&temporary.0, path).map_err(failed)?;
-    // The name is on the disk once its folder is.
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(failed)
+    sync(folder).map_err(failed)
+}
+
+/// Writes a file anew, or for the first time where it is not there: whoever opens it finds the old content or the
+/// new, whole. A file that is there keeps its permissions.
+///
+/// # Errors
+/// [`StateError::NotAFile`] where a folder, a link or the like has the name, [`StateError::NoName`] and
+/// [`StateError::Write`]. In each case what was there stays, and nothing is left beside it.
+pub fn replace(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), StateError> {
+    let failed = |source: io::Error| StateError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    let folder = folder_of(path)?;
+    let permissions = match path.symlink_metadata() {
+        Ok(found) if found.is_file() => Some(found.permissions()),
+        Ok(_) => {
+            return Err(StateError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(error)),
+    };
+    let temporary = Temporary::beside(path, folder).map_err(failed)?;
+    write(&temporary.0, content, privacy).map_err(failed)?;
+    if let Some(permissions) = permissions {
+        fs::set_permissions(&temporary.0, permissions).map_err(failed)?;
+    }
+    #[expect(clippy::disallowed_methods, reason = "this is the door for files")]
+    fs::rename(&temporary.0, path).map_err(failed)?;
+    sync(folder).map_err(failed)
 }
 
 /// Makes a folder; one that is there already is left as it is.
@@ -88,8 +105,37 @@ pub fn create_folder(path: &Path, privacy: Privacy) -> Result<(), StateError> {
     }
 }
 
+/// The folder that a file stands in, or is to stand in.
+fn folder_of(path: &Path) -> Result<&Path, StateError> {
+    if path.file_name().is_none() {
+        return Err(StateError::NoName {
+            path: path.to_owned(),
+        });
+    }
+    Ok(match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    })
+}
+
+/// A name is on the disk once its folder is.
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
 /// A file that goes, unless it has been given another name.
 struct Temporary(PathBuf);
+
+impl Temporary {
+    /// A hidden name in `folder` that nobody can foresee.
+    fn beside(path: &Path, folder: &Path) -> io::Result<Self> {
+        let suffix = getrandom::u64().map_err(io::Error::other)?;
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(path.file_name().unwrap_or_default());
+        hidden.push(format!(".{suffix:016x}.tmp"));
+        Ok(Self(folder.join(hidden)))
+    }
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {
@@ -182,6 +228,43 @@ mod tests {
         let error = publish(&from, &to).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&to).unwrap(), b"first");
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        replace(&path, b"first", Privacy::Private).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let open = File::open(&path).unwrap();
+        replace(&path, b"second", Privacy::Private).unwrap();
+        assert_eq!(
+            io::read_to_string(open).unwrap(),
+            "first",
+            "whoever read goes on reading"
+        );
+        assert_eq!(
+            (fs::read(&path).unwrap(), mode(&path)),
+            (b"second".to_vec(), 0o640)
+        );
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn what_is_no_plain_file_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        write_new(&at("file"), b"first", Privacy::Private).unwrap();
+        create_folder(&at("folder"), Privacy::Private).unwrap();
+        symlink(at("file"), at("link")).unwrap();
+        for name in ["folder", "link"] {
+            let error = replace(&at(name), b"second", Privacy::Private).unwrap_err();
+            assert!(matches!(error, StateError::NotAFile { .. }), "{name}: {error}");
+        }
+        assert_eq!(fs::read(at("file")).unwrap(), b"first");
+        assert_eq!(names(folder.path()), ["file", "folder", "link"]);
     }
 
     #[test]

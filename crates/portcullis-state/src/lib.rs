@@ -36,7 +36,7 @@ mod files;
 mod state;
 
 pub use error::StateError;
-pub use files::{Privacy, create_folder, write_new};
+pub use files::{Privacy, create_folder, replace, write_new};
 pub use state::{
     Approval, ApprovedCall, FirstSight, Pin, PinState, PinnedText, SeenTool, Sighted, SightedTool, Sighting,
     State, Trusting,

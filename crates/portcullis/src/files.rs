@@ -5,7 +5,7 @@ use std::{
 };
 
 use portcullis_config::Document;
-use portcullis_policy::PolicyFile;
+use portcullis_policy::{PolicyFile, Seal};
 use portcullis_router::PolicyFolder;
 
 use crate::HubError;
@@ -24,12 +24,31 @@ pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>, HubError> {
         .collect()
 }
 
-/// Reads the `*.cedar` and `*.rules` files of a folder, by name.
+/// Reads the `*.cedar` and `*.rules` files of a folder, in order of name. Each is named as it is called in the folder,
+/// so that a policy is told by the same name wherever the folder lies.
 ///
 /// # Errors
 /// [`HubError::Read`] for what cannot be read, [`HubError::NoPolicies`] where there is none.
 pub fn read_policies(folder: &Path) -> Result<Vec<PolicyFile>, HubError> {
     Ok(PolicyFolder::new(folder).files()?)
+}
+
+/// Reads the files of a folder that end in one of `endings`, in order of name, each under its name in the folder. A
+/// link counts as what it leads to; what is hidden is left out.
+///
+/// # Errors
+/// [`HubError::Read`] for the first that cannot be read, is no plain file, is over 4 MiB, or whose name or text is
+/// not UTF-8.
+pub fn read_texts(folder: &Path, endings: &[&str]) -> Result<Vec<PolicyFile>, HubError> {
+    Ok(portcullis_router::read_texts(folder, endings)?)
+}
+
+/// Reads the seal of a folder of policies, if it has one.
+///
+/// # Errors
+/// [`HubError::Read`] where it cannot be read, and [`HubError::Policies`] where it is no seal.
+pub fn read_seal(folder: &Path) -> Result<Option<Seal>, HubError> {
+    Ok(PolicyFolder::new(folder).seal()?)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, HubError> {

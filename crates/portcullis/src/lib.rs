@@ -71,7 +71,7 @@ pub use builder::HubBuilder;
 #[cfg(feature = "hub")]
 pub use error::HubError;
 #[cfg(feature = "hub")]
-pub use files::{read_documents, read_policies};
+pub use files::{read_documents, read_policies, read_seal, read_texts};
 #[cfg(feature = "hub")]
 pub use hub::Hub;
 #[cfg(feature = "hub")]

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use portcullis::{CallError, CallOutcome, CallRequest, Decision};
+use portcullis::{CallError, CallOutcome, CallRequest, Decision, policy::Explanation};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -32,7 +32,7 @@ struct FailureReasons<'a> {
     code: &'static str,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    decision: Option<&'a Decision>,
+    decision: Option<&'a Explanation>,
 }
 
 /// Calls one tool and prints its result, or why there is none.
@@ -125,7 +125,7 @@ fn print_failure(error: &CallError, format: Format) -> ExitStatus {
             error: FailureReasons {
                 code: error.code(),
                 message: error.to_string(),
-                decision: error.decision(),
+                decision: error.explanation(),
             },
         }),
         Format::Text => output::error(&output::safe(&error.to_string())),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::ExitStatus;
+use crate::{ExitStatus, arguments::Format};
 
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArguments {
@@ -39,6 +39,9 @@ struct WriteArguments {
     /// Write nothing; fail where something would be written
     #[arg(long)]
     check: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
 #[derive(Debug, Args)]
@@ -46,15 +49,18 @@ struct SealArguments {
     /// The folder of policies
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
 pub(crate) fn run(arguments: &PolicyArguments) -> ExitStatus {
     let done = match &arguments.command {
         PolicyCommand::Check(arguments) => check::run(arguments),
         PolicyCommand::Explain(arguments) => explain::run(arguments),
-        PolicyCommand::Fmt(arguments) => write::format(&arguments.folder, arguments.check),
-        PolicyCommand::Rules(arguments) => write::compile(&arguments.folder, arguments.check),
-        PolicyCommand::Seal(arguments) => write::seal(&arguments.folder),
+        PolicyCommand::Fmt(arguments) => write::format(arguments),
+        PolicyCommand::Rules(arguments) => write::compile(arguments),
+        PolicyCommand::Seal(arguments) => write::seal(&arguments.folder, arguments.format),
     };
     done.unwrap_or_else(|status| status)
 }

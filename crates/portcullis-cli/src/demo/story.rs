@@ -185,7 +185,7 @@ impl Story {
             .call("mcp.notes.delete_note", json!({"title": "siege plans"}))
             .await;
         let policy = match &result {
-            Err(CallError::Denied { decision, .. }) => decision.policies.first(),
+            Err(CallError::Denied { explanation, .. }) => explanation.decision.policies.first(),
             _ => None,
         };
         let told = match (policy, &result) {

@@ -7,6 +7,7 @@ mod calls;
 mod events;
 mod large;
 mod pins;
+mod table;
 mod watch;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};

@@ -56,7 +56,12 @@ pub(super) struct ExplainArguments {
 
 pub(super) fn run(arguments: &ExplainArguments) -> Result<ExitStatus, ExitStatus> {
     let point = match (&arguments.policies, arguments.preset) {
-        (Some(folder), _) => DecisionPoint::load(&folder::policies(folder)?),
+        (Some(folder), _) => {
+            let files = folder::policies(folder)?;
+            // A hub would not load what is not as it was sealed, so there is nothing to explain.
+            let sealed = folder::seal(folder)?.map_or(Ok(()), |seal| seal.check(&files));
+            sealed.and_then(|()| DecisionPoint::load(&files))
+        }
         (None, Some(preset)) => DecisionPoint::preset(preset),
         (None, None) => Ok(DecisionPoint::deny_all()),
     };

@@ -1,37 +1,40 @@
 //! Files that a person asked to have written, beside the policies that they keep under version control.
 
-use std::{
-    fs,
-    io::{self, Write},
-    path::Path,
-};
+use std::{fs, path::Path};
 
 use portcullis::{
     PolicyFile,
     policy::{COMPILED_FOLDER, DecisionPoint, PolicyErrors, Seal, compiled_text, format_policies},
 };
+use portcullis_state::{Privacy, StateError, create_folder, replace};
+use serde::Serialize;
 
-use super::folder;
-use crate::{ExitStatus, output};
+use super::{WriteArguments, folder};
+use crate::{ExitStatus, arguments::Format, output};
 
 /// What a file should hold, by its path inside the folder.
 type Wanted = (String, String);
 
-pub(super) fn format(folder: &Path, check: bool) -> Result<ExitStatus, ExitStatus> {
-    let files = folder::policies(folder)?;
-    let wanted = each(&files, |file| Ok((file.name.clone(), format_policies(file)?)))?;
-    settle(folder, &wanted, check)
+/// What became of a file.
+#[derive(Serialize)]
+struct Settled<'a> {
+    file: &'a str,
+    state: &'static str,
 }
 
-pub(super) fn compile(folder: &Path, check: bool) -> Result<ExitStatus, ExitStatus> {
-    let mut files = folder::policies(folder)?;
-    files.retain(|file| file.name.ends_with(".rules"));
+pub(super) fn format(arguments: &WriteArguments) -> Result<ExitStatus, ExitStatus> {
+    let files = folder::policies(&arguments.folder)?;
+    let wanted = each(&files, |file| Ok((file.name.clone(), format_policies(file)?)))?;
+    settle(&arguments.folder, &wanted, arguments.check, arguments.format)
+}
+
+pub(super) fn compile(arguments: &WriteArguments) -> Result<ExitStatus, ExitStatus> {
+    let files = folder::policies(&arguments.folder)?;
     let wanted = compiled(&files)?;
-    if !wanted.is_empty() && !check {
-        make_folder(&folder.join(COMPILED_FOLDER))
-            .map_err(|error| unwritable(&folder.join(COMPILED_FOLDER), &error))?;
+    if !wanted.is_empty() && !arguments.check {
+        create_folder(&arguments.folder.join(COMPILED_FOLDER), Privacy::Shared).map_err(unwritable)?;
     }
-    settle(folder, &wanted, check)
+    settle(&arguments.folder, &wanted, arguments.check, arguments.format)
 }
 
 /// What the files of rules compile to, and where it is committed.
@@ -49,12 +52,12 @@ pub(super) fn compiled(files: &[PolicyFile]) -> Result<Vec<Wanted>, ExitStatus> 
     })
 }
 
-pub(super) fn seal(folder: &Path) -> Result<ExitStatus, ExitStatus> {
+pub(super) fn seal(folder: &Path, format: Format) -> Result<ExitStatus, ExitStatus> {
     let files = folder::policies(folder)?;
     // What does not load is not worth a seal.
     DecisionPoint::load(&files).map_err(|errors| refused(&errors))?;
     let text = Seal::of(&files).to_string();
-    settle(folder, &[(Seal::FILE_NAME.to_owned(), text)], false)
+    settle(folder, &[(Seal::FILE_NAME.to_owned(), text)], false, format)
 }
 
 fn each(
@@ -73,48 +76,42 @@ pub(super) fn refused(errors: &PolicyErrors) -> ExitStatus {
 }
 
 /// Writes what differs; with `check`, tells it and fails.
-fn settle(folder: &Path, wanted: &[Wanted], check: bool) -> Result<ExitStatus, ExitStatus> {
-    let mut status = ExitStatus::Done;
-    for (name, text) in wanted {
-        let path = folder.join(name);
-        if fs::read_to_string(&path).is_ok_and(|found| found == *text) {
-            continue;
-        }
-        if check {
-            output::line(&format!("{name}: would be written anew"));
-            status = ExitStatus::BadConfig;
-        } else {
-            write(&path, text).map_err(|error| unwritable(&path, &error))?;
-            output::line(&format!("{name}: written"));
+fn settle(folder: &Path, wanted: &[Wanted], check: bool, format: Format) -> Result<ExitStatus, ExitStatus> {
+    let mut settled = Vec::new();
+    for (file, text) in wanted {
+        let state = match (holds(&folder.join(file), text), check) {
+            (true, _) => "unchanged",
+            (false, true) => "would be written anew",
+            (false, false) => {
+                // Whole or not at all: a policy file that is cut between two policies would still load.
+                replace(&folder.join(file), text.as_bytes(), Privacy::Shared).map_err(unwritable)?;
+                "written"
+            }
+        };
+        settled.push(Settled { file, state });
+    }
+    match format {
+        Format::Json => output::json(&serde_json::json!({ "files": settled })),
+        Format::Text => {
+            let told = settled.iter().filter(|settled| settled.state != "unchanged");
+            told.for_each(|Settled { file, state }| output::line(&output::safe(&format!("{file}: {state}"))));
         }
     }
-    Ok(status)
+    let done = !check || settled.iter().all(|settled| settled.state == "unchanged");
+    Ok(if done {
+        ExitStatus::Done
+    } else {
+        ExitStatus::BadConfig
+    })
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> ExitStatus {
-    output::error(&format!("`{}` cannot be written: {error}", path.display()));
+/// Whether a file holds this text. What is no plain file is not read: a pipe would be waited for without end.
+fn holds(path: &Path, text: &str) -> bool {
+    let is_file = fs::metadata(path).is_ok_and(|found| found.is_file());
+    is_file && fs::read_to_string(path).is_ok_and(|found| found == *text)
+}
+
+fn unwritable(error: StateError) -> ExitStatus {
+    output::error(&output::chain(&error));
     ExitStatus::Failed
-}
-
-/// Whole or not at all: a policy file that is cut between two policies would still load.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let permissions =
-        fs::metadata(path).map_or_else(|_| fs::Permissions::from_mode(0o644), |found| found.permissions());
-    let mut file = tempfile::Builder::new()
-        .permissions(permissions)
-        .tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
-}
-
-fn make_folder(path: &Path) -> io::Result<()> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a folder in the person's own repository, which the state is not to know"
-    )]
-    fs::create_dir_all(path)
 }
