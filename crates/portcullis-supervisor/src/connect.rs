@@ -30,7 +30,7 @@ use crate::{
     service::ClientService,
     spawn::{ProcessHandle, SpawnedProcess, Spawner, StopSequence},
     stderr::StderrRing,
-    tools::{ListError, ToolList, list_tools},
+    tools::{ListError, ToolLimit, ToolList, list_tools},
     transport::{OUTPUT_CLOSED, StdioTransport, WireCounters},
     upstream::Upstream,
 };
@@ -179,6 +179,7 @@ fn attempt<'a>(
         era,
         until,
         list: spec.timeouts.list,
+        tools: ToolLimit::of(spec),
         client,
     };
     match &spec.transport {
@@ -249,6 +250,7 @@ struct Handshake {
     era: Era,
     until: Instant,
     list: Duration,
+    tools: ToolLimit,
     client: ClientService,
 }
 
@@ -294,7 +296,7 @@ impl Handshake {
             .peer_info()
             .is_some_and(|info| info.capabilities.tools.is_some());
         let tools = match offers_tools {
-            true => list_tools(running.peer(), self.list, promotes_headers).await?,
+            true => list_tools(running.peer(), self.list, self.tools, promotes_headers).await?,
             false => ToolList::default(),
         };
         let peer = running.peer().clone();

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use portcullis_config::{Profile, ServerSpec};
 use rmcp::{
     RoleClient,
     model::{ClientRequest, ListToolsRequest, PaginatedRequestParams},
@@ -16,8 +17,7 @@ use crate::{connection::raw_result, http::param_headers};
 
 /// The most pages that are asked for in one listing.
 const MAX_PAGES: usize = 1_000;
-/// The most tools that one server may offer, and the most bytes that their definitions may take together.
-const MAX_TOOLS: usize = 4_096;
+/// The most bytes that the definitions of one server's tools may take together.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 /// The most reports that one listing makes; the rest are counted.
 const MAX_REPORTS: usize = 64;
@@ -53,6 +53,38 @@ pub(crate) enum ListError {
     Service(ServiceError),
     #[error("the list of tools cannot be read: {0}")]
     Unreadable(serde_json::Error),
+    #[error(
+        "the server lists more tools than its limit of {tools}, and the strict profile takes none of them then; raise `limits.tools` \
+         if they are wanted"
+    )]
+    TooMany { tools: usize },
+    #[error("the definitions of the server's tools take more than {MAX_BYTES} bytes")]
+    TooLarge,
+}
+
+impl ListError {
+    /// Whether the server broke a rule that its definition holds it to: its connection may not stay then, whatever
+    /// it listed before.
+    pub(crate) fn ends_the_connection(&self) -> bool {
+        matches!(self, Self::TooMany { .. } | Self::TooLarge)
+    }
+}
+
+/// How many tools a server may list, and what becomes of it where it lists more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ToolLimit {
+    tools: usize,
+    /// Too many fail the listing as a whole; else the first ones stay.
+    strict: bool,
+}
+
+impl ToolLimit {
+    pub(crate) fn of(spec: &ServerSpec) -> Self {
+        Self {
+            tools: usize::try_from(spec.limits.tools).unwrap_or(usize::MAX),
+            strict: spec.profile == Profile::Strict,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -68,16 +100,17 @@ struct Page<'a> {
 pub(crate) async fn list_tools(
     peer: &Peer<RoleClient>,
     deadline: Duration,
+    limit: ToolLimit,
     headers: bool,
 ) -> Result<ToolList, ListError> {
-    let listed = timeout(deadline, list_pages(peer))
+    let listed = timeout(deadline, list_pages(peer, limit))
         .await
         .map_err(|_| ListError::TimedOut(deadline))?;
     listed.map(|list| if headers { list.with_good_headers() } else { list })
 }
 
-async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
-    let mut listing = Listing::default();
+async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<ToolList, ListError> {
+    let mut listing = Listing::new(limit);
     let mut cursor: Option<String> = None;
     let mut seen = HashSet::new();
     for _ in 0..MAX_PAGES {
@@ -105,7 +138,7 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
         let mut next = page.next_cursor;
         for entries in page.tools.chunks(ENTRIES_A_TURN) {
             for tool in entries {
-                listing.add(tool.get());
+                listing.add(tool.get())?;
             }
             tokio::task::yield_now().await;
         }
@@ -147,8 +180,9 @@ impl ToolList {
 }
 
 /// A listing in the making. Whatever a server sends, it stays within its bounds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Listing {
+    limit: ToolLimit,
     list: ToolList,
     names: HashSet<String>,
     bytes: usize,
@@ -157,9 +191,20 @@ struct Listing {
 }
 
 impl Listing {
-    fn add(&mut self, raw: &str) {
+    fn new(limit: ToolLimit) -> Self {
+        Self {
+            limit,
+            list: ToolList::default(),
+            names: HashSet::new(),
+            bytes: 0,
+            unreported: 0,
+            full: false,
+        }
+    }
+
+    fn add(&mut self, raw: &str) -> Result<(), ListError> {
         if self.full {
-            return;
+            return Ok(());
         }
         match ToolDefinition::read(raw) {
             Err(why) => self.report(format!("a tool was dropped: {why}: {}", excerpt(raw))),
@@ -171,18 +216,31 @@ impl Listing {
             }
             Ok(tool) => {
                 self.bytes += raw.len();
-                if self.list.tools.len() == MAX_TOOLS || self.bytes > MAX_BYTES {
-                    self.full = true;
-                    let many = self.list.tools.len();
-                    self.report(format!(
-                        "there are more tools than the first {many}; the rest is not offered"
-                    ));
-                    return;
+                self.check_room()?;
+                if !self.full {
+                    self.names.insert(tool.name.clone());
+                    self.list.tools.push(tool);
                 }
-                self.names.insert(tool.name.clone());
-                self.list.tools.push(tool);
             }
         }
+        Ok(())
+    }
+
+    /// Whether there is room for one more; the list is full where there is none.
+    fn check_room(&mut self) -> Result<(), ListError> {
+        let tools = self.list.tools.len();
+        let (many, large) = (tools >= self.limit.tools, self.bytes > MAX_BYTES);
+        match (many, large) {
+            (false, false) => return Ok(()),
+            (true, _) if self.limit.strict => return Err(ListError::TooMany { tools }),
+            (_, true) if self.limit.strict => return Err(ListError::TooLarge),
+            _ => {}
+        }
+        self.full = true;
+        self.report(format!(
+            "there are more tools than the first {tools}; the rest is not offered"
+        ));
+        Ok(())
     }
 
     fn report(&mut self, text: String) {
@@ -253,10 +311,25 @@ fn excerpt(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const DESKTOP: ToolLimit = ToolLimit {
+        tools: 256,
+        strict: false,
+    };
+
     fn list(entries: &[&str]) -> ToolList {
-        let mut listing = Listing::default();
-        entries.iter().for_each(|entry| listing.add(entry));
-        listing.finish()
+        list_within(DESKTOP, entries).unwrap()
+    }
+
+    fn list_within(limit: ToolLimit, entries: &[&str]) -> Result<ToolList, ListError> {
+        let mut listing = Listing::new(limit);
+        entries.iter().try_for_each(|entry| listing.add(entry))?;
+        Ok(listing.finish())
+    }
+
+    fn many(tools: usize) -> Vec<String> {
+        (0..tools)
+            .map(|n| format!(r#"{{"name":"t{n}","inputSchema":{{}}}}"#))
+            .collect()
     }
 
     /// Report 24: a good tool stays beside whatever stands next to it, and each bad one is reported.
@@ -296,17 +369,17 @@ mod tests {
 
     #[test]
     fn neither_tools_nor_reports_grow_without_bound() {
-        let many: Vec<_> = (0..MAX_TOOLS + 10)
-            .map(|n| format!(r#"{{"name":"t{n}","inputSchema":{{}}}}"#))
-            .collect();
-        let many: Vec<_> = many.iter().map(String::as_str).collect();
-        let offered = list(&many);
-        assert_eq!(offered.tools.len(), MAX_TOOLS);
+        let many = many(266);
+        let offered = list(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        let names: Vec<_> = offered.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(
+            (names.len(), names[0], names[255]),
+            (256, "t0", "t255"),
+            "the first by the server's order"
+        );
         assert_eq!(
             offered.reports,
-            [format!(
-                "there are more tools than the first {MAX_TOOLS}; the rest is not offered"
-            )]
+            ["there are more tools than the first 256; the rest is not offered"]
         );
 
         let bad = list(&["0"; MAX_REPORTS + 5]);
@@ -318,6 +391,35 @@ mod tests {
             "x".repeat(MAX_BYTES)
         );
         assert!(list(&[&huge]).tools.is_empty());
+        let strict = ToolLimit {
+            strict: true,
+            ..DESKTOP
+        };
+        assert!(matches!(list_within(strict, &[&huge]), Err(ListError::TooLarge)));
+    }
+
+    #[test]
+    fn a_strict_server_with_too_many_tools_lists_none() {
+        let strict = ToolLimit {
+            strict: true,
+            ..DESKTOP
+        };
+        let (fits, over) = (many(256), many(257));
+        let list = |tools: Vec<String>| {
+            let entries: Vec<_> = tools.iter().map(String::as_str).collect();
+            list_within(strict, &entries)
+        };
+        assert_eq!(list(fits.clone()).unwrap().tools.len(), 256);
+        let error = list(over).unwrap_err();
+        assert!(error.ends_the_connection());
+        assert!(error.to_string().contains("its limit of 256"), "{error}");
+        // What is dropped anyway does not count: a bad tool, and a name that comes again.
+        let mut beside = fits;
+        beside.extend([
+            r#"{"name":"bad"}"#.to_owned(),
+            r#"{"name":"t0","inputSchema":{}}"#.to_owned(),
+        ]);
+        assert_eq!(list(beside).unwrap().tools.len(), 256);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::message::ServerMessage;
 use crate::{
     connect::{Era, Established, Surroundings, connect},
     events::SupervisorEvent,
-    tools::{ToolList, list_tools},
+    tools::{ToolLimit, ToolList, list_tools},
     upstream::{Ready, Slot, Upstream},
 };
 
@@ -332,16 +332,26 @@ impl ServerState {
             current.connection.peer.clone(),
             self.arguments.upstream.timeouts().list,
         );
+        let limit = ToolLimit::of(self.arguments.upstream.spec());
         let headers = current.promotes_headers();
         let actor = myself.clone();
         self.link.spawn(async move {
             if settled {
                 sleep(LIST_QUIET).await;
             }
-            let result = list_tools(&peer, deadline, headers)
-                .await
-                .map_err(|error| error.to_string());
-            let _ = actor.send_message(ServerMessage::Listed { generation, result });
+            let result = list_tools(&peer, deadline, limit, headers).await;
+            let broken = result.as_ref().err().filter(|error| error.ends_the_connection());
+            let message = match broken {
+                Some(error) => ServerMessage::Event(Event::Lost {
+                    generation,
+                    reason: error.to_string(),
+                }),
+                None => ServerMessage::Listed {
+                    generation,
+                    result: result.map_err(|error| error.to_string()),
+                },
+            };
+            let _ = actor.send_message(message);
         });
     }
 
