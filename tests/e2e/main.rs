@@ -5,6 +5,7 @@ use portcullis_testkit::Script;
 
 mod calls;
 mod commands;
+mod configuration;
 mod egress;
 mod environment;
 mod exit_codes;
