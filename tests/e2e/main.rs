@@ -6,6 +6,7 @@ use portcullis_testkit::Script;
 mod approvals;
 mod calls;
 mod commands;
+mod configuration;
 mod egress;
 mod environment;
 mod exit_codes;

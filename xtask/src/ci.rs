@@ -46,6 +46,22 @@ pub(crate) const STAGES: &[Stage] = &[
         work: Work::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     },
     Stage {
+        name: "clippy-keyring",
+        about: "the same for the program with its keyring, which is off by default",
+        slow: true,
+        work: Work::Cargo(&[
+            "clippy",
+            "--package",
+            "portcullis-cli",
+            "--features",
+            "keyring",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    },
+    Stage {
         name: "policies",
         about: "policies parse, validate and decide as their cases say",
         slow: true,
@@ -62,6 +78,19 @@ pub(crate) const STAGES: &[Stage] = &[
         about: "all tests, documentation examples included",
         slow: true,
         work: Work::Cargo(&["test", "--workspace", "--no-fail-fast"]),
+    },
+    Stage {
+        name: "test-keyring",
+        about: "tests of the program with its keyring",
+        slow: true,
+        work: Work::Cargo(&[
+            "test",
+            "--package",
+            "portcullis-cli",
+            "--lib",
+            "--features",
+            "keyring",
+        ]),
     },
     Stage {
         name: "docs",

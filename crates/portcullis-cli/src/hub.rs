@@ -1,10 +1,12 @@
 //! From a command line to a running hub.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use portcullis::{FirstSight, Hub, HubBuilder, HubError, read_documents};
 
-use crate::{ExitStatus, approval::Terminal, arguments::HubArguments, interrupt::interrupted, output};
+use crate::{
+    ExitStatus, approval::Terminal, arguments::HubArguments, host::Host, interrupt::interrupted, output,
+};
 
 /// Starts the hub that `arguments` describe.
 pub(crate) async fn start(arguments: &HubArguments) -> Result<Hub, ExitStatus> {
@@ -39,6 +41,7 @@ pub(crate) async fn run(hub: Hub, work: impl Future<Output = ExitStatus>) -> Exi
 fn build(arguments: &HubArguments) -> Result<HubBuilder, HubError> {
     let mut builder = Hub::builder()
         .documents(read_documents(&arguments.config)?)
+        .environment(Arc::new(Host::capture()))
         .sealed(arguments.sealed)
         .approval(Terminal);
     if let Some(folder) = &arguments.policies {

@@ -14,6 +14,7 @@ mod arguments;
 mod command;
 mod exit;
 mod findings;
+mod host;
 mod hub;
 mod output;
 

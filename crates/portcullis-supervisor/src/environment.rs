@@ -85,11 +85,16 @@ impl SpawnPlan {
         for (name, value) in &spec.env {
             declared.insert(name.clone(), resolve(&format!("env.{name}"), value, sources)?);
         }
-        let secrets = declared
+        let in_args = spec.args.iter().flat_map(|arg| arg.referred_values(sources));
+        let in_args = in_args.chain(spec.secrets_in_args().into_iter().map(SecretString::from));
+        let mut secrets: Vec<_> = declared
             .values()
-            .filter(|value| value.expose_secret().len() >= SECRET_BYTES)
             .cloned()
+            .chain(in_args)
+            .filter(|value| value.expose_secret().len() >= SECRET_BYTES)
             .collect();
+        // One that is a part of another must not leave the rest of that other behind.
+        secrets.sort_by_key(|value| std::cmp::Reverse(value.expose_secret().len()));
         environment.extend(declared);
         let args = spec
             .args

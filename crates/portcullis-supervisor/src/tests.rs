@@ -10,7 +10,7 @@ mod stop;
 use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use portcullis_config::{
-    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
+    Origin, Profile, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
 };
 use portcullis_testkit::{Script, serve_stdio};
 use portcullis_types::ServerId;

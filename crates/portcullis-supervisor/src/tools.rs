@@ -17,8 +17,7 @@ use crate::{connection::raw_result, http::param_headers};
 
 /// The most pages that are asked for in one listing.
 const MAX_PAGES: usize = 1_000;
-/// The most tools that one server may offer, and the most bytes that their definitions may take together.
-const MAX_TOOLS: usize = 4_096;
+/// The most bytes that the definitions of one server's tools may take together.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 /// The most reports that one listing makes; the rest are counted.
 const MAX_REPORTS: usize = 64;
@@ -57,10 +56,40 @@ pub(crate) enum ListError {
     TimedOut(Duration),
     #[error("listing tools failed: {0}")]
     Service(ServiceError),
-    #[error("it offers {count} tools, and {most} is the most that its definition allows (`limits.tools`)")]
-    TooMany { count: usize, most: usize },
     #[error("the list of tools cannot be read: {0}")]
     Unreadable(serde_json::Error),
+    #[error(
+        "the server lists more tools than its limit of {tools}, and the strict profile takes none of them then; raise `limits.tools` \
+         if they are wanted"
+    )]
+    TooMany { tools: usize },
+    #[error("the definitions of the server's tools take more than {MAX_BYTES} bytes")]
+    TooLarge,
+}
+
+impl ListError {
+    /// Whether the server broke a rule that its definition holds it to: its connection may not stay then, whatever
+    /// it listed before.
+    pub(crate) fn ends_the_connection(&self) -> bool {
+        matches!(self, Self::TooMany { .. } | Self::TooLarge)
+    }
+}
+
+/// How many tools a server may list, and what becomes of it where it lists more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ToolLimit {
+    tools: usize,
+    /// Too many fail the listing as a whole; else the first ones stay.
+    strict: bool,
+}
+
+impl ToolLimit {
+    pub(crate) fn of(spec: &ServerSpec) -> Self {
+        Self {
+            tools: usize::try_from(spec.limits.tools).unwrap_or(usize::MAX),
+            strict: spec.profile == Profile::Strict,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -84,20 +113,14 @@ pub(crate) async fn list_tools(
     headers: bool,
 ) -> Result<ToolList, ListError> {
     let deadline = spec.timeouts.list;
-    let mut list = timeout(deadline, list_pages(peer))
+    let list = timeout(deadline, list_pages(peer, ToolLimit::of(spec)))
         .await
         .map_err(|_| ListError::TimedOut(deadline))??;
-    if headers {
-        list = list.with_good_headers();
-    }
-    list.at_most(
-        usize::try_from(spec.limits.tools).unwrap_or(usize::MAX),
-        spec.profile,
-    )
+    Ok(if headers { list.with_good_headers() } else { list })
 }
 
-async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
-    let mut listing = Listing::default();
+async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<ToolList, ListError> {
+    let mut listing = Listing::new(limit);
     let mut cursor: Option<String> = None;
     let mut seen = HashSet::new();
     for _ in 0..MAX_PAGES {
@@ -126,7 +149,7 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
         let mut next = page.next_cursor;
         for entries in page.tools.chunks(ENTRIES_A_TURN) {
             for tool in entries {
-                listing.add(tool.get());
+                listing.add(tool.get())?;
             }
             tokio::task::yield_now().await;
         }
@@ -152,21 +175,6 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Result<ToolList, ListError> {
 }
 
 impl ToolList {
-    /// More tools than a server may offer: in the strict profile its connection fails, else the first ones stay.
-    fn at_most(mut self, most: usize, profile: Profile) -> Result<Self, ListError> {
-        let count = self.tools.len();
-        if count > most {
-            if profile == Profile::Strict {
-                return Err(ListError::TooMany { count, most });
-            }
-            self.tools.truncate(most);
-            self.reports.push(format!(
-                "there are {count} tools and {most} may be offered (`limits.tools`); the first ones are"
-            ));
-        }
-        Ok(self)
-    }
-
     /// MCP 2026-07-28, streamable HTTP (SEP-2243): a tool whose `x-mcp-header` annotations break the rules is not to
     /// be offered.
     fn with_good_headers(mut self) -> Self {
@@ -183,8 +191,9 @@ impl ToolList {
 }
 
 /// A listing in the making. Whatever a server sends, it stays within its bounds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Listing {
+    limit: ToolLimit,
     list: ToolList,
     names: HashSet<String>,
     bytes: usize,
@@ -193,9 +202,20 @@ struct Listing {
 }
 
 impl Listing {
-    fn add(&mut self, raw: &str) {
+    fn new(limit: ToolLimit) -> Self {
+        Self {
+            limit,
+            list: ToolList::default(),
+            names: HashSet::new(),
+            bytes: 0,
+            unreported: 0,
+            full: false,
+        }
+    }
+
+    fn add(&mut self, raw: &str) -> Result<(), ListError> {
         if self.full {
-            return;
+            return Ok(());
         }
         match ToolDefinition::read(raw) {
             Err(why) => self.report(format!("a tool was dropped: {why}: {}", excerpt(raw))),
@@ -207,18 +227,31 @@ impl Listing {
             }
             Ok(tool) => {
                 self.bytes += raw.len();
-                if self.list.tools.len() == MAX_TOOLS || self.bytes > MAX_BYTES {
-                    self.full = true;
-                    let many = self.list.tools.len();
-                    self.report(format!(
-                        "there are more tools than the first {many}; the rest is not offered"
-                    ));
-                    return;
+                self.check_room()?;
+                if !self.full {
+                    self.names.insert(tool.name.clone());
+                    self.list.tools.push(tool);
                 }
-                self.names.insert(tool.name.clone());
-                self.list.tools.push(tool);
             }
         }
+        Ok(())
+    }
+
+    /// Whether there is room for one more; the list is full where there is none.
+    fn check_room(&mut self) -> Result<(), ListError> {
+        let tools = self.list.tools.len();
+        let (many, large) = (tools >= self.limit.tools, self.bytes > MAX_BYTES);
+        match (many, large) {
+            (false, false) => return Ok(()),
+            (true, _) if self.limit.strict => return Err(ListError::TooMany { tools }),
+            (_, true) if self.limit.strict => return Err(ListError::TooLarge),
+            _ => {}
+        }
+        self.full = true;
+        self.report(format!(
+            "there are more tools than the first {tools}; the rest is not offered"
+        ));
+        Ok(())
     }
 
     /// The least time to live of all pages holds, and the most private scope.
@@ -297,10 +330,25 @@ fn excerpt(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const DESKTOP: ToolLimit = ToolLimit {
+        tools: 256,
+        strict: false,
+    };
+
     fn list(entries: &[&str]) -> ToolList {
-        let mut listing = Listing::default();
-        entries.iter().for_each(|entry| listing.add(entry));
-        listing.finish()
+        list_within(DESKTOP, entries).unwrap()
+    }
+
+    fn list_within(limit: ToolLimit, entries: &[&str]) -> Result<ToolList, ListError> {
+        let mut listing = Listing::new(limit);
+        entries.iter().try_for_each(|entry| listing.add(entry))?;
+        Ok(listing.finish())
+    }
+
+    fn many(tools: usize) -> Vec<String> {
+        (0..tools)
+            .map(|n| format!(r#"{{"name":"t{n}","inputSchema":{{}}}}"#))
+            .collect()
     }
 
     /// Report 24: a good tool stays beside whatever stands next to it, and each bad one is reported.
@@ -340,17 +388,17 @@ mod tests {
 
     #[test]
     fn neither_tools_nor_reports_grow_without_bound() {
-        let many: Vec<_> = (0..MAX_TOOLS + 10)
-            .map(|n| format!(r#"{{"name":"t{n}","inputSchema":{{}}}}"#))
-            .collect();
-        let many: Vec<_> = many.iter().map(String::as_str).collect();
-        let offered = list(&many);
-        assert_eq!(offered.tools.len(), MAX_TOOLS);
+        let many = many(266);
+        let offered = list(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        let names: Vec<_> = offered.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(
+            (names.len(), names[0], names[255]),
+            (256, "t0", "t255"),
+            "the first by the server's order"
+        );
         assert_eq!(
             offered.reports,
-            [format!(
-                "there are more tools than the first {MAX_TOOLS}; the rest is not offered"
-            )]
+            ["there are more tools than the first 256; the rest is not offered"]
         );
 
         let bad = list(&["0"; MAX_REPORTS + 5]);
@@ -362,27 +410,40 @@ mod tests {
             "x".repeat(MAX_BYTES)
         );
         assert!(list(&[&huge]).tools.is_empty());
+        let strict = ToolLimit {
+            strict: true,
+            ..DESKTOP
+        };
+        assert!(matches!(list_within(strict, &[&huge]), Err(ListError::TooLarge)));
     }
 
     #[test]
-    fn more_tools_than_the_limit_are_cut_or_refused_by_profile() {
-        let three = list(
-            &["a", "b", "c"]
-                .map(|name| format!(r#"{{"name":"{name}","inputSchema":{{}}}}"#))
-                .each_ref()
-                .map(String::as_str),
-        );
-        let cut = three.clone().at_most(2, Profile::Desktop).unwrap();
-        assert_eq!(cut.tools, three.tools[..2]);
-        assert!(cut.reports[0].contains("3 tools and 2"), "{:?}", cut.reports);
-        assert_eq!(three.clone().at_most(3, Profile::Strict).unwrap(), three);
-        let error = three.at_most(2, Profile::Strict).unwrap_err().to_string();
-        assert!(error.contains("offers 3 tools, and 2 is the most"), "{error}");
+    fn a_strict_server_with_too_many_tools_lists_none() {
+        let strict = ToolLimit {
+            strict: true,
+            ..DESKTOP
+        };
+        let (fits, over) = (many(256), many(257));
+        let list = |tools: Vec<String>| {
+            let entries: Vec<_> = tools.iter().map(String::as_str).collect();
+            list_within(strict, &entries)
+        };
+        assert_eq!(list(fits.clone()).unwrap().tools.len(), 256);
+        let error = list(over).unwrap_err();
+        assert!(error.ends_the_connection());
+        assert!(error.to_string().contains("its limit of 256"), "{error}");
+        // What is dropped anyway does not count: a bad tool, and a name that comes again.
+        let mut beside = fits;
+        beside.extend([
+            r#"{"name":"bad"}"#.to_owned(),
+            r#"{"name":"t0","inputSchema":{}}"#.to_owned(),
+        ]);
+        assert_eq!(list(beside).unwrap().tools.len(), 256);
     }
 
     #[test]
     fn the_least_time_to_live_of_all_pages_holds_and_the_most_private_scope() {
-        let mut listing = Listing::default();
+        let mut listing = Listing::new(DESKTOP);
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         for (ttl, scope) in [
             (None, None),

@@ -3,7 +3,7 @@ use std::{collections::HashMap, path::PathBuf};
 use clap::Args;
 use portcullis::{
     Diagnostic, ServerSpec,
-    config::{FieldReport, HostEnvironment, TransportSpec, normalize},
+    config::{FieldReport, TransportSpec, normalize},
 };
 use serde::Serialize;
 
@@ -11,6 +11,7 @@ use crate::{
     ExitStatus,
     arguments::Format,
     findings::{self, ReadArguments},
+    host::Host,
     output,
 };
 
@@ -73,7 +74,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitStatus {
             return (&error).into();
         }
     };
-    let normalized = normalize(&documents, &options, &HostEnvironment::capture());
+    let normalized = normalize(&documents, &options, &Host::capture());
     let mut fields: HashMap<_, Vec<&FieldReport>> = HashMap::new();
     for field in &normalized.fields {
         let server = field.server.as_deref().unwrap_or_default();

@@ -1,13 +1,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use portcullis::config::{Fate, HostEnvironment, Imported, import};
+use portcullis::config::{Fate, Imported, import};
 use serde::Serialize;
 
 use crate::{
     ExitStatus,
     arguments::Format,
     findings::{self, ReadArguments},
+    host::Host,
     output,
 };
 
@@ -36,7 +37,7 @@ pub(crate) fn run(arguments: &ImportArguments) -> ExitStatus {
     let Some(document) = documents.first() else {
         return ExitStatus::Failed;
     };
-    let imported = import(document, &options, &HostEnvironment::capture());
+    let imported = import(document, &options, &Host::capture());
     match arguments.format {
         Format::Json => print_json(&imported),
         Format::Text => {

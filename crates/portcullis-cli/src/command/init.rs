@@ -6,8 +6,13 @@ use portcullis_state::{Privacy, StateError, create_folder, write_new};
 use crate::{ExitStatus, output};
 
 /// What is written, the configuration last: where it is, all that it names is there.
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
     ("policies/tools.rules", include_str!("init/tools.rules")),
+    // What the rules compile to, as `portcullis policy rules` writes it: `policy check` wants it there.
+    (
+        "policies/compiled/tools.rules.cedar",
+        include_str!("init/tools.rules.cedar"),
+    ),
     (
         "portcullis.schema.json",
         include_str!("../../../../docs/schema/portcullis.schema.json"),
@@ -46,6 +51,7 @@ fn write(folder: &Path) -> Result<(), StateError> {
         }
     }
     create_folder(&folder.join("policies"), Privacy::Shared)?;
+    create_folder(&folder.join("policies/compiled"), Privacy::Shared)?;
     for (name, content) in FILES {
         let path = folder.join(name);
         write_new(&path, content.as_bytes(), Privacy::Shared)?;

@@ -435,10 +435,19 @@ impl ServerState {
         let headers = current.promotes_headers();
         let actor = myself.clone();
         self.link.spawn(async move {
-            let result = list_tools(&peer, upstream.spec(), headers)
-                .await
-                .map_err(|error| error.to_string());
-            let _ = actor.send_message(ServerMessage::Listed { generation, result });
+            let result = list_tools(&peer, upstream.spec(), headers).await;
+            let broken = result.as_ref().err().filter(|error| error.ends_the_connection());
+            let message = match broken {
+                Some(error) => ServerMessage::Event(Event::Lost {
+                    generation,
+                    reason: error.to_string(),
+                }),
+                None => ServerMessage::Listed {
+                    generation,
+                    result: result.map_err(|error| error.to_string()),
+                },
+            };
+            let _ = actor.send_message(message);
         });
     }
 

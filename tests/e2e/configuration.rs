@@ -1,0 +1,306 @@
+//! `import`, `init` and `check` as processes: what one prints, the other reads, and no secret is in any of it.
+
+use portcullis_e2e::{Folder, Program};
+use serde_json::{Value, json};
+
+use crate::portcullis;
+
+/// A document of each dialect, by its file and dialect: a program with a variable, and an endpoint where the
+/// dialect knows one.
+fn documents() -> Vec<(&'static str, &'static str, String)> {
+    let sh = r#""command": "/bin/sh", "args": ["-c", "true"]"#;
+    vec![
+        (
+            "own.yaml",
+            "portcullis",
+            "mcp:\n  allowedHosts: [docs.example.com]\n  servers:\n    - name: local\n      command: /bin/sh\n      args: [-c, \"true\"]\n      env: {MODE: read}\n    - name: docs\n      url: https://docs.example.com/mcp\n".to_owned(),
+        ),
+        (
+            "code.json",
+            "code",
+            r#"[{"id": "local", "command": ["/bin/sh", "-c", "true"], "environment": {"MODE": "read"}, "timeout": 5000}]"#.to_owned(),
+        ),
+        (
+            "claude.json",
+            "mcp-servers",
+            format!(r#"{{"mcpServers": {{"My Local": {{{sh}, "env": {{"MODE": "read"}}, "autoApprove": ["x"]}}, "docs": {{"url": "https://docs.example.com/mcp"}}}}}}"#),
+        ),
+        (
+            "vscode.json",
+            "vscode",
+            format!(r#"{{"inputs": [{{"id": "mode", "type": "promptString", "default": "read"}}], "servers": {{"local": {{"type": "stdio", {sh}, "env": {{"MODE": "${{input:mode}}"}}}}}}}}"#),
+        ),
+        (
+            "zed.json",
+            "zed",
+            format!(r#"{{"theme": "dark", "context_servers": {{"local": {{"source": "custom", {sh}, "env": {{"MODE": "read"}}}}}}}}"#),
+        ),
+        (
+            "codex.toml",
+            "codex",
+            "model = \"m\"\n[mcp_servers.local]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"true\"]\nstartup_timeout_sec = 20\nenv = { MODE = \"read\" }\n".to_owned(),
+        ),
+        (
+            "gemini.json",
+            "gemini",
+            format!(r#"{{"mcpServers": {{"local": {{{sh}, "cwd": "$HOME", "trust": true}}, "docs": {{"httpUrl": "https://docs.example.com/mcp", "timeout": 9000}}}}}}"#),
+        ),
+        (
+            "opencode.json",
+            "opencode",
+            r#"{"mcp": {"local": {"type": "local", "command": ["/bin/sh", "-c", "true"], "environment": {"HOME_IS": "{env:HOME}"}}, "docs": {"type": "remote", "url": "https://docs.example.com/mcp", "enabled": false}}}"#.to_owned(),
+        ),
+        (
+            "goose.yaml",
+            "goose",
+            "extensions:\n  local: {type: stdio, enabled: true, cmd: /bin/sh, args: [-c, \"true\"], envs: {MODE: read}, timeout: 30}\n  docs: {enabled: true, config: {type: streamable_http, uri: \"https://docs.example.com/mcp\"}}\n".to_owned(),
+        ),
+        (
+            "settings.json",
+            "assets",
+            format!(r#"{{"version": 3, "assets": {{"mcpServers": {{"local": {{{sh}, "description": "says nothing", "disabledTools": ["rm"]}}}}}}}}"#),
+        ),
+    ]
+}
+
+/// What `check` says of a file's servers, without where they stand.
+fn servers(folder: &Folder, file: &str) -> Vec<Value> {
+    let printed = portcullis(folder, &["check", file, "--format", "json"])
+        .run()
+        .exits(0)
+        .json();
+    let mut servers = printed["servers"].as_array().unwrap().clone();
+    for server in &mut servers {
+        for place in ["file", "line", "fields"] {
+            server.as_object_mut().unwrap().remove(place);
+        }
+    }
+    assert!(!servers.is_empty(), "{file}: {printed}");
+    servers
+}
+
+fn body(config: &str) -> &str {
+    config.split_once('\n').unwrap().1
+}
+
+#[test]
+fn what_import_prints_is_read_as_the_same_servers() {
+    let folder = Folder::new();
+    for (file, dialect, text) in documents() {
+        folder.write(file, text);
+        let printed = portcullis(&folder, &["import", file]).run().exits(0);
+        assert!(
+            printed
+                .stdout
+                .starts_with(&format!("# Imported from {file} ({dialect}).")),
+            "{}",
+            printed.stdout
+        );
+        assert!(
+            printed.stderr.contains("line 1") || printed.stderr.contains("line 2"),
+            "{}",
+            printed.stderr
+        );
+        folder.write("imported.yaml", &printed.stdout);
+        assert_eq!(
+            servers(&folder, "imported.yaml"),
+            servers(&folder, file),
+            "{file}\n{}",
+            printed.stdout
+        );
+
+        let report = portcullis(&folder, &["import", file, "--from", dialect, "--format", "json"])
+            .run()
+            .exits(0)
+            .json();
+        assert_eq!(
+            (&report["dialect"], report["config"].as_str()),
+            (&json!(dialect), Some(printed.stdout.as_str()))
+        );
+        assert!(
+            report["fields"].as_array().is_some_and(|fields| fields.len() > 2),
+            "{report}"
+        );
+        let reaches = report["egress"]["docs"] == json!(["https://docs.example.com:443/"]);
+        assert_eq!(reaches, printed.stdout.contains("docs.example.com"), "{report}");
+
+        let again = portcullis(&folder, &["import", "imported.yaml"]).run().exits(0);
+        assert_eq!(body(&again.stdout), body(&printed.stdout), "{file}");
+    }
+}
+
+#[test]
+fn import_ends_as_it_went() {
+    let folder = Folder::new();
+    folder.write(
+        "half.json",
+        r#"{"mcpServers": {"good": {"command": "/bin/sh"}, "bad": {"command": 7}}}"#,
+    );
+    let half = portcullis(&folder, &["import", "half.json"]).run().exits(3);
+    assert!(
+        half.stdout.contains("- name: good") && !half.stdout.contains("bad"),
+        "{}",
+        half.stdout
+    );
+    assert!(
+        half.stderr.contains("left out: bad") && half.stderr.contains("error[wrong-type]"),
+        "{}",
+        half.stderr
+    );
+
+    folder.write("other.json", r#"{"servers": 1}"#);
+    let other = portcullis(&folder, &["import", "other.json"]).run().exits(3);
+    assert_eq!(other.stdout, "");
+    assert!(other.stderr.contains("error[unknown-shape]"), "{}", other.stderr);
+    portcullis(&folder, &["import", "missing.json"]).run().exits(3);
+    let dialect = portcullis(&folder, &["import", "half.json", "--from", "emacs"])
+        .run()
+        .exits(2);
+    assert!(
+        dialect.stderr.contains("`emacs` is no dialect"),
+        "{}",
+        dialect.stderr
+    );
+}
+
+#[test]
+fn what_init_writes_is_good_as_it_is_and_is_never_overwritten() {
+    let folder = Folder::new();
+    let told = portcullis(&folder, &["init"]).run().exits(0);
+    for file in [
+        "portcullis.yaml",
+        "portcullis.schema.json",
+        "policies/tools.rules",
+    ] {
+        assert!(
+            folder.path(file).is_file() && told.stdout.contains(file),
+            "{file}: {}",
+            told.stdout
+        );
+    }
+    let schema: Value =
+        serde_json::from_slice(&std::fs::read(folder.path("portcullis.schema.json")).unwrap()).unwrap();
+    assert!(schema["properties"]["mcp"].is_object(), "{schema}");
+    let checked = portcullis(&folder, &["check", "portcullis.yaml", "--format", "json"])
+        .run()
+        .exits(0)
+        .json();
+    assert_eq!(checked, json!({"servers": [], "diagnostics": []}));
+    portcullis(&folder, &["policy", "check", "policies"])
+        .run()
+        .exits(0);
+
+    // With a server in it, the policies beside it decide: what no rule speaks of asks, and nobody is there to ask.
+    let text = std::fs::read_to_string(folder.path("portcullis.yaml")).unwrap();
+    let script = portcullis_testkit::Script::new("s").tool(portcullis_testkit::Tool::new(
+        "read",
+        portcullis_testkit::Behaviour::Text("r".to_owned()),
+    ));
+    let server = json!([{"name": "s", "command": crate::SCRIPTED, "args": ["--script", script.to_json()]}]);
+    folder.write(
+        "portcullis.yaml",
+        text.replace("servers: []", &format!("servers: {server}")),
+    );
+    portcullis(&folder, &["call", "mcp.s.read", "--config", "portcullis.yaml"])
+        .run()
+        .exits(5);
+
+    let edited = std::fs::read_to_string(folder.path("portcullis.yaml")).unwrap();
+    let again = portcullis(&folder, &["init"]).run().exits(1);
+    assert!(again.stderr.contains("tools.rules"), "{}", again.stderr);
+    assert_eq!(
+        std::fs::read_to_string(folder.path("portcullis.yaml")).unwrap(),
+        edited
+    );
+    portcullis(&folder, &["init", "nowhere"]).run().exits(1);
+}
+
+const CANARY: &str = "CANARY0123456789abcdefXYZ";
+
+/// Servers with a secret in each place that one can stand in; those that start say all they were given and fail.
+fn planted(folder: &Folder) {
+    folder.write("secret.txt", CANARY);
+    folder.write("vars.env", format!("FROM_FILE={CANARY}\n"));
+    let file = folder.path("secret.txt");
+    let says = r#"echo "env $API_TOKEN $FROM_FILE $AT" >&2; echo "args $0 $*" >&2; exit 3"#;
+    let document = json!({"mcpServers": {
+        "env": {"command": "/bin/sh", "args": ["-c", says], "env": {
+            "API_TOKEN": CANARY, "AT": format!("${{file:{}}}", file.display()), "DSN": format!("postgres://u:{CANARY}@h/d"),
+        }},
+        "env-file": {"command": "/bin/sh", "args": ["-c", says], "envFile": folder.path("vars.env")},
+        "args": {"command": "/bin/sh", "args": ["-c", says, "x", format!("--token={CANARY}"), "--api-key", CANARY]},
+        "referred": {"command": "/bin/sh", "args": ["-c", says, "x", "--token=${env:PLANTED}"]},
+        "header": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": format!("Bearer {CANARY}"), "X-Api-Key": "${env:PLANTED}"}},
+        "query": {"url": format!("http://127.0.0.1:9/mcp?api_key={CANARY}")},
+        "path": {"url": format!("http://127.0.0.1:9/s/{CANARY}/mcp")},
+        "userinfo": {"url": format!("http://ada:{CANARY}@127.0.0.1:9/mcp")},
+        "line": {"command": format!("npx server --key {CANARY}")},
+        "types": {"command": "/bin/sh", "env": {"TOKEN": [CANARY]}, "args": CANARY},
+        "unknown": {"command": "/bin/sh", "password": CANARY, "auth": {"clientSecret": CANARY}},
+        "broken": {"command": "/bin/sh", "args": [format!("{CANARY} ${{env:NOT_THERE}}")]},
+    }});
+    let mut document = document;
+    for server in document["mcpServers"].as_object_mut().unwrap().values_mut() {
+        // Whoever waits for a server that never comes up waits this long.
+        server["timeoutSeconds"] = json!(1);
+    }
+    folder.write("planted.json", serde_json::to_string_pretty(&document).unwrap());
+    let yaml = format!(
+        "# {CANARY}\nmcp:\n  servers:\n    - {{name: a, command: /bin/sh, env: {{TOKEN: {CANARY}}}}}\n    - name: \"{CANARY}"
+    );
+    folder.write("broken.yaml", yaml);
+}
+
+fn silent(folder: &Folder, arguments: &[&str]) -> String {
+    let program: Program = portcullis(folder, arguments);
+    let finished = program
+        .env("PLANTED", CANARY)
+        .env("PORTCULLIS_LOG", "trace")
+        .run();
+    let all = format!("{}{}", finished.stdout, finished.stderr);
+    let start = all.find(CANARY).map(|at| at.saturating_sub(200));
+    let around = start.map(|start| {
+        String::from_utf8_lossy(&all.as_bytes()[start..])
+            .chars()
+            .take(400)
+            .collect::<String>()
+    });
+    assert_eq!(around, None, "{arguments:?} shows a secret");
+    assert!(!all.contains("panicked"), "{all}");
+    all
+}
+
+#[test]
+fn no_planted_secret_is_in_any_output() {
+    let folder = Folder::new();
+    planted(&folder);
+    folder.rules("default allow\n");
+    for format in ["text", "json"] {
+        for file in ["planted.json", "broken.yaml"] {
+            for command in ["check", "import"] {
+                let said = silent(&folder, &[command, file, "--format", format]);
+                assert!(said.len() > 100, "{said}");
+            }
+        }
+        let hub = [
+            "--config",
+            "planted.json",
+            "--preset",
+            "ask-by-default",
+            "--format",
+            format,
+        ];
+        let said = silent(&folder, &[["tools"].as_slice(), &hub].concat());
+        for server in ["env", "env-file", "args", "referred", "header", "query", "path"] {
+            assert!(said.contains(server), "nothing is said of {server}: {said}");
+        }
+        for server in ["env", "args", "referred", "query"] {
+            let capability = format!("mcp.{server}.read");
+            let arguments = format!(r#"{{"token": "{CANARY}"}}"#);
+            silent(
+                &folder,
+                &[["call", &capability, &arguments].as_slice(), &hub].concat(),
+            );
+        }
+    }
+}
