@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use portcullis_testkit::{
-    Behaviour, Discover, Era, Handshake, Noise, Noises, Process, Shown, Tool, UnlessFile,
-};
+use portcullis_testkit::{Behaviour, Discover, Era, Handshake, Noise, Noises, Process, Tool, UnlessFile};
 
 use super::*;
 use crate::server::ServerMessage;
@@ -413,90 +411,6 @@ async fn an_actor_that_fails_is_replaced_and_its_neighbours_go_on() {
     assert_eq!(rig.text("b", "pid").await, b.to_string());
 }
 
-/// Report 27 in small: a change is listed and published, and the newer list has the greater version.
-#[tokio::test]
-async fn changed_tools_are_published() {
-    let script = Script::new("s")
-        .tool(Tool::new("old", Behaviour::Pid).shown(Shown::BeforeChange))
-        .tool(Tool::new("new", Behaviour::Pid).shown(Shown::AfterChange))
-        .tool(Tool::new(
-            "change",
-            Behaviour::ListChanged {
-                count: 200,
-                interval_ms: 0,
-            },
-        ));
-    let mut rig = Rig::start([scripted(&script)]).await;
-    let (first, list) = rig.tools("s").await;
-    assert_eq!(names(&list), ["old", "change"]);
-    rig.call("s", "change", "{}").await.unwrap();
-    let mut listings = 0;
-    let last = loop {
-        let (version, list) = rig.tools("s").await;
-        listings += 1;
-        if names(&list) == ["new", "change"] {
-            break version;
-        }
-    };
-    assert!(last > first);
-    assert!(listings <= 2, "{listings} listings for one burst");
-    let ready = rig
-        .upstream("s")
-        .ready(Instant::now() + PATIENCE, last)
-        .await
-        .unwrap();
-    assert!(ready.tool("new").is_some() && ready.tool("old").is_none());
-}
-
-/// Report 27: changes that go on all the while, also while the burst's end is waited for.
-#[tokio::test]
-async fn a_long_burst_of_changes_costs_two_listings() {
-    let folder = tempfile::tempdir().unwrap();
-    let received = folder.path().join("received");
-    let script = Script::new("s")
-        .tool(Tool::new("old", Behaviour::Pid).shown(Shown::BeforeChange))
-        .tool(Tool::new("new", Behaviour::Pid).shown(Shown::AfterChange))
-        .tool(Tool::new(
-            "change",
-            Behaviour::ListChanged {
-                count: 20,
-                interval_ms: 100,
-            },
-        ))
-        .record_received(&received);
-    let mut rig = Rig::start([scripted(&script)]).await;
-    rig.tools("s").await;
-    rig.call("s", "change", "{}").await.unwrap();
-    while names(&rig.tools("s").await.1) != ["new", "change"] {}
-    let listings = lines(&received)
-        .iter()
-        .filter(|line| line.contains("tools/list"))
-        .count();
-    assert_eq!(listings, 1 + 2, "one for the connection, two for the burst");
-}
-
-/// A list that is fresh for a while only is made anew by itself.
-#[tokio::test]
-async fn what_a_list_says_of_its_freshness_is_kept() {
-    let list =
-        r#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"ttlMs":1500,"cacheScope":"private"}"#;
-    let script = Script::new("s").list_reply(portcullis_testkit::ListReply::Raw(list.to_owned()));
-    let mut rig = Rig::start([scripted(&script)]).await;
-    let (first, tools) = rig.tools("s").await;
-    assert_eq!(
-        (tools.ttl, tools.private),
-        (Some(Duration::from_millis(1_500)), true)
-    );
-    // Not before ten seconds are over, however short a time the server says.
-    let began = Instant::now();
-    let (second, _) = rig.tools("s").await;
-    assert!(
-        second > first && began.elapsed() > Duration::from_secs(8),
-        "{:?}",
-        began.elapsed()
-    );
-}
-
 /// Report 4: nothing is started with a reference that has no value, and the field is named.
 #[tokio::test]
 async fn what_cannot_be_started_says_why() {
@@ -555,96 +469,6 @@ async fn a_disabled_server_is_never_started() {
     );
     rig.supervisor.shutdown().await.unwrap();
     assert!(!file.exists());
-}
-
-#[tokio::test]
-async fn an_idle_server_is_closed_and_the_next_call_opens_it() {
-    let idle =
-        |options: &mut SupervisorOptions| options.lifecycle.idle_after = Some(Duration::from_millis(200));
-    let mut rig = Rig::start_with([scripted(&pid_tool(Script::new("s")))], idle).await;
-    let old: u32 = rig.text("s", "pid").await.parse().unwrap();
-    rig.until("s", "idle").await;
-    eventually("the idle process is gone", || !is_alive(old)).await;
-    assert_ne!(rig.text("s", "pid").await, old.to_string());
-}
-
-/// Calls that come just when a connection is to be closed for want of calls: each is answered, on that connection or
-/// on the next one, and none is in doubt.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_and_an_idle_close_do_not_collide() {
-    let idle =
-        |options: &mut SupervisorOptions| options.lifecycle.idle_after = Some(Duration::from_millis(2));
-    let mut rig = Rig::start_with([scripted(&pid_tool(Script::new("s")))], idle).await;
-    rig.text("s", "pid").await;
-    let upstream = rig.upstream("s").clone();
-    let callers = (0..4_u64).map(|caller| {
-        let upstream = upstream.clone();
-        tokio::spawn(async move {
-            for n in 0..60_u64 {
-                // Around the idle deadline, a little earlier and a little later.
-                tokio::time::sleep(Duration::from_micros((caller * 911 + n * 137) % 4_000)).await;
-                let within = crate::CallDeadline::from_now(upstream.timeouts());
-                upstream.call("pid", "{}".into(), within).await.unwrap();
-            }
-        })
-    });
-    for caller in futures::future::join_all(callers).await {
-        caller.unwrap();
-    }
-    rig.until("s", "idle").await;
-}
-
-/// Calls in flight end before their connection does; those that come meanwhile go to the next one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_lets_calls_in_flight_end() {
-    let script = pid_tool(Script::new("s")).tool(Tool::new("slow", Behaviour::delay(400, Behaviour::Pid)));
-    let mut rig = Rig::start([scripted(&script)]).await;
-    let old = rig.text("s", "pid").await;
-    let upstream = rig.upstream("s").clone();
-    let timeouts = upstream.timeouts();
-    let ready = rig.ready("s").await;
-    let slow = {
-        let ready = ready.clone();
-        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
-    };
-    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
-    rig.supervisor.restart(&server("s")).unwrap();
-    rig.until("s", "draining").await;
-    let fault = ready.call("pid", "{}".into(), timeouts).await.unwrap_err();
-    assert!(matches!(fault, CallFault::NotSent { .. }), "{fault:?}");
-    let within = crate::CallDeadline::from_now(timeouts);
-    let (slow, next) = tokio::join!(slow, upstream.call("pid", "{}".into(), within));
-    assert_eq!(text(&slow.unwrap().unwrap()), old);
-    assert_ne!(text(&next.unwrap()), old);
-
-    // Switched off while a call is in flight, and on again.
-    let (_, pid) = rig.until("s", "ready").await;
-    let ready = rig.ready("s").await;
-    let slow = {
-        let ready = ready.clone();
-        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
-    };
-    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
-    rig.supervisor.set_enabled(&server("s"), false).unwrap();
-    assert_eq!(text(&slow.await.unwrap().unwrap()), pid.unwrap().to_string());
-    rig.until("s", "disabled").await;
-    let fault = rig.call("s", "pid", "{}").await.unwrap_err();
-    assert!(
-        matches!(
-            fault,
-            CallFault::Unavailable {
-                state: "disabled",
-                ..
-            }
-        ),
-        "{fault:?}"
-    );
-    rig.supervisor.set_enabled(&server("s"), true).unwrap();
-    rig.until("s", "ready").await;
-    rig.text("s", "pid").await;
-
-    let error = rig.supervisor.restart(&server("nobody")).unwrap_err();
-    assert_eq!(error.to_string(), "no server is called `nobody`");
 }
 
 #[tokio::test]

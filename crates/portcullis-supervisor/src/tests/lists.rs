@@ -1,7 +1,7 @@
 //! Lists of tools: pages and cursors, silence, errors, limits.
 
 use portcullis_config::Profile;
-use portcullis_testkit::{Behaviour, ListReply, Page, Paging, Tool};
+use portcullis_testkit::{Behaviour, ListReply, Page, Paging, Shown, Tool};
 
 use super::*;
 
@@ -101,5 +101,89 @@ async fn more_tools_than_the_limit_cost_a_strict_server_its_connection_and_anoth
     assert!(
         reason.contains("it offers 3 tools, and 2 is the most"),
         "{reason}"
+    );
+}
+
+/// Report 27 in small: a change is listed and published, and the newer list has the greater version.
+#[tokio::test]
+async fn changed_tools_are_published() {
+    let script = Script::new("s")
+        .tool(Tool::new("old", Behaviour::Pid).shown(Shown::BeforeChange))
+        .tool(Tool::new("new", Behaviour::Pid).shown(Shown::AfterChange))
+        .tool(Tool::new(
+            "change",
+            Behaviour::ListChanged {
+                count: 200,
+                interval_ms: 0,
+            },
+        ));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    let (first, list) = rig.tools("s").await;
+    assert_eq!(names(&list), ["old", "change"]);
+    rig.call("s", "change", "{}").await.unwrap();
+    let mut listings = 0;
+    let last = loop {
+        let (version, list) = rig.tools("s").await;
+        listings += 1;
+        if names(&list) == ["new", "change"] {
+            break version;
+        }
+    };
+    assert!(last > first);
+    assert!(listings <= 2, "{listings} listings for one burst");
+    let ready = rig
+        .upstream("s")
+        .ready(Instant::now() + PATIENCE, last)
+        .await
+        .unwrap();
+    assert!(ready.tool("new").is_some() && ready.tool("old").is_none());
+}
+
+/// Report 27: changes that go on all the while, also while the burst's end is waited for.
+#[tokio::test]
+async fn a_long_burst_of_changes_costs_two_listings() {
+    let folder = tempfile::tempdir().unwrap();
+    let received = folder.path().join("received");
+    let script = Script::new("s")
+        .tool(Tool::new("old", Behaviour::Pid).shown(Shown::BeforeChange))
+        .tool(Tool::new("new", Behaviour::Pid).shown(Shown::AfterChange))
+        .tool(Tool::new(
+            "change",
+            Behaviour::ListChanged {
+                count: 20,
+                interval_ms: 100,
+            },
+        ))
+        .record_received(&received);
+    let mut rig = Rig::start([scripted(&script)]).await;
+    rig.tools("s").await;
+    rig.call("s", "change", "{}").await.unwrap();
+    while names(&rig.tools("s").await.1) != ["new", "change"] {}
+    let listings = lines(&received)
+        .iter()
+        .filter(|line| line.contains("tools/list"))
+        .count();
+    assert_eq!(listings, 1 + 2, "one for the connection, two for the burst");
+}
+
+/// A list that is fresh for a while only is made anew by itself.
+#[tokio::test]
+async fn what_a_list_says_of_its_freshness_is_kept() {
+    let list =
+        r#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"ttlMs":1500,"cacheScope":"private"}"#;
+    let script = Script::new("s").list_reply(ListReply::Raw(list.to_owned()));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    let (first, tools) = rig.tools("s").await;
+    assert_eq!(
+        (tools.ttl, tools.private),
+        (Some(Duration::from_millis(1_500)), true)
+    );
+    // Not before ten seconds are over, however short a time the server says.
+    let began = Instant::now();
+    let (second, _) = rig.tools("s").await;
+    assert!(
+        second > first && began.elapsed() > Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
     );
 }

@@ -1,0 +1,99 @@
+//! Connections that are closed on purpose: idle ones, and those of servers that are restarted or switched off.
+
+use portcullis_testkit::{Behaviour, Tool};
+
+use super::*;
+
+fn pid_tool(script: Script) -> Script {
+    script.tool(Tool::new("pid", Behaviour::Pid))
+}
+
+#[tokio::test]
+async fn an_idle_server_is_closed_and_the_next_call_opens_it() {
+    let idle =
+        |options: &mut SupervisorOptions| options.lifecycle.idle_after = Some(Duration::from_millis(200));
+    let mut rig = Rig::start_with([scripted(&pid_tool(Script::new("s")))], idle).await;
+    let old: u32 = rig.text("s", "pid").await.parse().unwrap();
+    rig.until("s", "idle").await;
+    eventually("the idle process is gone", || !is_alive(old)).await;
+    assert_ne!(rig.text("s", "pid").await, old.to_string());
+}
+
+/// Calls that come just when a connection is to be closed for want of calls: each is answered, on that connection or
+/// on the next one, and none is in doubt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_and_an_idle_close_do_not_collide() {
+    let idle =
+        |options: &mut SupervisorOptions| options.lifecycle.idle_after = Some(Duration::from_millis(2));
+    let mut rig = Rig::start_with([scripted(&pid_tool(Script::new("s")))], idle).await;
+    rig.text("s", "pid").await;
+    let upstream = rig.upstream("s").clone();
+    let callers = (0..4_u64).map(|caller| {
+        let upstream = upstream.clone();
+        tokio::spawn(async move {
+            for n in 0..60_u64 {
+                // Around the idle deadline, a little earlier and a little later.
+                tokio::time::sleep(Duration::from_micros((caller * 911 + n * 137) % 4_000)).await;
+                let within = crate::CallDeadline::from_now(upstream.timeouts());
+                upstream.call("pid", "{}".into(), within).await.unwrap();
+            }
+        })
+    });
+    for caller in futures::future::join_all(callers).await {
+        caller.unwrap();
+    }
+    rig.until("s", "idle").await;
+}
+
+/// Calls in flight end before their connection does; those that come meanwhile go to the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_lets_calls_in_flight_end() {
+    let script = pid_tool(Script::new("s")).tool(Tool::new("slow", Behaviour::delay(400, Behaviour::Pid)));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    let old = rig.text("s", "pid").await;
+    let upstream = rig.upstream("s").clone();
+    let timeouts = upstream.timeouts();
+    let ready = rig.ready("s").await;
+    let slow = {
+        let ready = ready.clone();
+        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
+    };
+    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    rig.supervisor.restart(&server("s")).unwrap();
+    rig.until("s", "draining").await;
+    let fault = ready.call("pid", "{}".into(), timeouts).await.unwrap_err();
+    assert!(matches!(fault, CallFault::NotSent { .. }), "{fault:?}");
+    let within = crate::CallDeadline::from_now(timeouts);
+    let (slow, next) = tokio::join!(slow, upstream.call("pid", "{}".into(), within));
+    assert_eq!(text(&slow.unwrap().unwrap()), old);
+    assert_ne!(text(&next.unwrap()), old);
+
+    // Switched off while a call is in flight, and on again.
+    let (_, pid) = rig.until("s", "ready").await;
+    let ready = rig.ready("s").await;
+    let slow = {
+        let ready = ready.clone();
+        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
+    };
+    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    rig.supervisor.set_enabled(&server("s"), false).unwrap();
+    assert_eq!(text(&slow.await.unwrap().unwrap()), pid.unwrap().to_string());
+    rig.until("s", "disabled").await;
+    let fault = rig.call("s", "pid", "{}").await.unwrap_err();
+    assert!(
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: "disabled",
+                ..
+            }
+        ),
+        "{fault:?}"
+    );
+    rig.supervisor.set_enabled(&server("s"), true).unwrap();
+    rig.until("s", "ready").await;
+    rig.text("s", "pid").await;
+
+    let error = rig.supervisor.restart(&server("nobody")).unwrap_err();
+    assert_eq!(error.to_string(), "no server is called `nobody`");
+}
