@@ -1,9 +1,9 @@
 //! What reading a configuration costs, in one run: `cargo xtask bench config`.
 //!
-//! First one document with 1,000, 10,000 and 100,000 servers in each notation, its limits raised. Then documents
+//! With a word, only those documents that are called by it are tried. First one document with 1,000, 10,000 and 100,000 servers in each notation, its limits raised. Then documents
 //! that are made to be slow: to normalise one may take 50 ms for 100 KiB, and whatever `check` and `import` do with
 //! one takes about four times as long for one that is four times as long. Times are processor time of the thread,
-//! medians of seven repetitions. Ends with 1 where a bound is broken.
+//! medians of seven repetitions, of three for the longer documents. Ends with 1 where a bound is broken.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -16,6 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 mod hostile;
 
 const REPETITIONS: usize = 7;
+/// Of the longer documents, which are there to be compared with the shorter ones alone.
+const REPETITIONS_OF_LONG: usize = 3;
 /// What 10,000 servers may take.
 const MOST_FOR_10_000: Duration = Duration::from_secs(1);
 /// What 100 KiB may take, whatever stands in them.
@@ -23,7 +25,7 @@ const MOST_FOR_100_KIB: Duration = Duration::from_millis(50);
 const KIB_100: usize = 100 * 1024;
 
 fn main() -> ExitCode {
-    let many = many_servers();
+    let many = std::env::args().len() > 1 || many_servers();
     let hostile = hostile_documents();
     if many && hostile {
         ExitCode::SUCCESS
@@ -77,7 +79,9 @@ fn many_servers() -> bool {
             let documents = std::slice::from_ref(&document);
             let normalized = normalize(documents, &options, &Machine);
             let all_there = normalized.specs.len() == servers as usize && normalized.diagnostics.is_empty();
-            let took = median(|| drop(black_box(normalize(documents, &options, &Machine))));
+            let took = median(REPETITIONS, || {
+                drop(black_box(normalize(documents, &options, &Machine)))
+            });
             let each = took / servers;
             let growth = each.as_secs_f64() / first.get_or_insert(each).as_secs_f64();
             println!("| {name} | {bytes} | {servers} | {took:.1?} | {each:.2?} | {growth:.2} × |");
@@ -176,14 +180,18 @@ fn hostile_documents() -> bool {
         "| made to be slow, 100 KiB | normalise | growth to 400 KiB | check | growth | import | growth |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
+    let wanted = std::env::args().nth(1).unwrap_or_default();
     let (small, large) = (hostile::documents(KIB_100), hostile::documents(4 * KIB_100));
     let mut worst = (Duration::ZERO, String::new());
     let mut quadratic = Vec::new();
     for ((name, small), (_, large)) in small.into_iter().zip(large) {
+        if !name.contains(&wanted) {
+            continue;
+        }
         let (small, large) = (Document::new(name, small), Document::new(name, large));
         let mut row = format!("| {name} |");
         for (command, run) in MEASURED {
-            let took = median(|| run(&small));
+            let took = median(REPETITIONS, || run(&small));
             row += &format!(" {took:.2?} |");
             if command == "normalise" {
                 if took > worst.0 {
@@ -193,7 +201,7 @@ fn hostile_documents() -> bool {
             }
             // A document that cannot be made to the size asked for is not held against a time for it.
             let ratio = large.bytes.len() as f64 / small.bytes.len() as f64;
-            let longer = median(|| run(&large)).as_secs_f64();
+            let longer = median(REPETITIONS_OF_LONG, || run(&large)).as_secs_f64();
             let growth = longer / took.as_secs_f64() / ratio;
             row += &format!(" {growth:.2} × |");
             if growth > 2.0 && longer > 0.02 {
@@ -221,8 +229,8 @@ fn verdict(fits: bool) -> &'static str {
     if fits { "yes" } else { "NO" }
 }
 
-fn median(mut run: impl FnMut()) -> Duration {
-    let mut times: Vec<_> = (0..REPETITIONS)
+fn median(repetitions: usize, mut run: impl FnMut()) -> Duration {
+    let mut times: Vec<_> = (0..repetitions)
         .map(|_| {
             let start = processor_time();
             run();
@@ -230,7 +238,7 @@ fn median(mut run: impl FnMut()) -> Duration {
         })
         .collect();
     times.sort();
-    times.get(REPETITIONS / 2).copied().unwrap_or_default()
+    times.get(repetitions / 2).copied().unwrap_or_default()
 }
 
 fn processor_time() -> Duration {

@@ -1,7 +1,8 @@
 //! Rules that hold across documents, profiles and options.
 
 use portcullis_config::{
-    Code, Document, NoEnvironment, Normalized, Options, ProcessLimits, Profile, TransportSpec, normalize,
+    Code, Dialect, Document, NoEnvironment, Normalized, Options, ProcessLimits, Profile, TransportSpec,
+    normalize,
 };
 
 use crate::machine::Machine;
@@ -275,4 +276,130 @@ fn limits_of_a_process_are_read() {
     let unlimited = read("");
     assert_eq!(unlimited.limits.process, ProcessLimits::default());
     assert_ne!(limited.fingerprint(), unlimited.fingerprint());
+}
+
+/// The whole contract of definitions that a host hands over in code, rule by rule, each beside what it still allows.
+#[test]
+fn the_code_form_holds_each_of_its_rules() {
+    let mut options = Options::default();
+    options
+        .allowed_inherited_env_keys
+        .extend(["GITHUB_TOKEN".to_owned(), "SURELY_UNSET".to_owned()]);
+    let id = "a".repeat(64);
+    let long = "a".repeat(65);
+    let with = |fields: &str| format!(r#"{{"id":"a","command":["/usr/bin/node"]{fields}}}"#);
+    let named = |id: &str| format!(r#"{{"id":"{id}","command":["/usr/bin/node"]}}"#);
+    for (definition, refused) in [
+        (named("a"), None),
+        (named("a-1"), None),
+        (named(&id), None),
+        (named(&long), Some(Code::BadValue)),
+        (named("A"), Some(Code::BadValue)),
+        (named("1a"), Some(Code::BadValue)),
+        (named("a_b"), Some(Code::BadValue)),
+        (named(""), Some(Code::BadValue)),
+        (
+            r#"{"command":["/usr/bin/node"]}"#.to_owned(),
+            Some(Code::MissingField),
+        ),
+        (
+            r#"{"id":"a","command":["/usr/bin/node","x",""]}"#.to_owned(),
+            None,
+        ),
+        (
+            r#"{"id":"a","command":["node"]}"#.to_owned(),
+            Some(Code::ProgramNotAbsolute),
+        ),
+        (
+            r#"{"id":"a","command":["./node"]}"#.to_owned(),
+            Some(Code::ProgramNotAbsolute),
+        ),
+        (
+            r#"{"id":"a","command":["/no/such"]}"#.to_owned(),
+            Some(Code::ProgramNotFound),
+        ),
+        (r#"{"id":"a","command":[]}"#.to_owned(), Some(Code::BadValue)),
+        (
+            r#"{"id":"a","command":"/usr/bin/node"}"#.to_owned(),
+            Some(Code::WrongType),
+        ),
+        (
+            with(r#","environment":{"MODE":"x","KEYBOARD_LAYOUT":"de"}"#),
+            None,
+        ),
+        (
+            with(r#","environment":{"API_KEY":"x"}"#),
+            Some(Code::CapabilityInEnv),
+        ),
+        (
+            with(r#","environment":{"my_password":"x"}"#),
+            Some(Code::CapabilityInEnv),
+        ),
+        (
+            with(r#","environment":{"GITHUB_TOKEN":"x"}"#),
+            Some(Code::CapabilityInEnv),
+        ),
+        (with(r#","environment":{"1A":"x"}"#), Some(Code::BadValue)),
+        (with(r#","environment":{"A-B":"x"}"#), Some(Code::BadValue)),
+        (with(r#","environment":{"A=B":"x"}"#), Some(Code::BadValue)),
+        (with(r#","environment":{"":"x"}"#), Some(Code::BadValue)),
+        (
+            with(r#","envFile":"/home/ada/vars.env""#),
+            Some(Code::UnknownField),
+        ),
+        (with(r#","inheritEnvironment":["GITHUB_TOKEN"]"#), None),
+        (
+            with(r#","inheritEnvironment":["HOME"]"#),
+            Some(Code::InheritNotAllowed),
+        ),
+        (with(r#","inheritEnvironment":["A-B"]"#), Some(Code::BadValue)),
+        (
+            with(r#","inheritEnvironment":["SURELY_UNSET"]"#),
+            Some(Code::UnsetReference),
+        ),
+        (with(r#","timeout":1000"#), None),
+        (with(r#","timeout":300000"#), None),
+        (with(r#","timeout":999"#), Some(Code::BadValue)),
+        (with(r#","timeout":300001"#), Some(Code::BadValue)),
+        (with(r#","timeout":"5000""#), Some(Code::WrongType)),
+    ] {
+        let document = Document::new("a.json", format!("[{definition}]")).in_dialect(Dialect::Code);
+        let normalized = normalize(&[document], &options, &Machine::default());
+        match refused {
+            None => {
+                assert_eq!(normalized.diagnostics, [], "{definition}");
+                assert_eq!(normalized.specs[0].profile, Profile::Strict, "{definition}");
+            }
+            Some(code) => {
+                assert!(
+                    codes(&normalized).contains(&code),
+                    "{definition}: {:?}",
+                    normalized.diagnostics
+                );
+                let warned = code == Code::UnknownField;
+                assert_eq!(normalized.specs.len(), usize::from(warned), "{definition}");
+            }
+        }
+    }
+    let default = run("a.json", &format!("[{}]", named("a")), &options);
+    let t = default.specs[0].timeouts;
+    assert_eq!([t.connect, t.list, t.call].map(|t| t.as_millis()), [60_000; 3]);
+    assert_eq!(default.specs[0].limits.tools, 256);
+
+    let many = |count: usize| {
+        let all: Vec<_> = (0..count)
+            .map(|n| format!(r#"{{"id":"s{n}","command":["/usr/bin/node","{n}"]}}"#))
+            .collect();
+        run("a.json", &format!("[{}]", all.join(",")), &options)
+    };
+    assert_eq!((many(8).specs.len(), codes(&many(8))), (8, vec![]));
+    assert_eq!(
+        (many(9).specs.len(), codes(&many(9))),
+        (8, vec![Code::TooManyServers])
+    );
+    let twice = run("a.json", &format!("[{},{}]", named("a"), named("a")), &options);
+    assert_eq!(
+        (twice.specs.len(), codes(&twice)),
+        (1, vec![Code::DuplicateServer])
+    );
 }
