@@ -278,22 +278,52 @@ fn limits_of_a_process_are_read() {
     assert_ne!(limited.fingerprint(), unlimited.fingerprint());
 }
 
-/// The whole contract of definitions that a host hands over in code, rule by rule, each beside what it still allows.
-#[test]
-fn the_code_form_holds_each_of_its_rules() {
+/// What the rules say of one definition that a host hands over in code: all is well, or one finding.
+type CodeForm = (String, Option<Code>);
+
+fn code_options() -> Options {
     let mut options = Options::default();
     options
         .allowed_inherited_env_keys
         .extend(["GITHUB_TOKEN".to_owned(), "SURELY_UNSET".to_owned()]);
-    let id = "a".repeat(64);
-    let long = "a".repeat(65);
-    let with = |fields: &str| format!(r#"{{"id":"a","command":["/usr/bin/node"]{fields}}}"#);
-    let named = |id: &str| format!(r#"{{"id":"{id}","command":["/usr/bin/node"]}}"#);
-    for (definition, refused) in [
+    options
+}
+
+#[track_caller]
+fn check_code_form(cases: impl IntoIterator<Item = CodeForm>) {
+    let options = code_options();
+    for (definition, refused) in cases {
+        let document = Document::new("a.json", format!("[{definition}]")).in_dialect(Dialect::Code);
+        let normalized = normalize(&[document], &options, &Machine::default());
+        match refused {
+            None => {
+                assert_eq!(normalized.diagnostics, [], "{definition}");
+                assert_eq!(normalized.specs[0].profile, Profile::Strict, "{definition}");
+            }
+            Some(code) => {
+                assert!(
+                    codes(&normalized).contains(&code),
+                    "{definition}: {:?}",
+                    normalized.diagnostics
+                );
+                let warned = code == Code::UnknownField;
+                assert_eq!(normalized.specs.len(), usize::from(warned), "{definition}");
+            }
+        }
+    }
+}
+
+fn named(id: &str) -> String {
+    format!(r#"{{"id":"{id}","command":["/usr/bin/node"]}}"#)
+}
+
+#[test]
+fn the_code_form_holds_its_rules_of_ids_and_commands() {
+    check_code_form([
         (named("a"), None),
         (named("a-1"), None),
-        (named(&id), None),
-        (named(&long), Some(Code::BadValue)),
+        (named(&"a".repeat(64)), None),
+        (named(&"a".repeat(65)), Some(Code::BadValue)),
         (named("A"), Some(Code::BadValue)),
         (named("1a"), Some(Code::BadValue)),
         (named("a_b"), Some(Code::BadValue)),
@@ -323,6 +353,13 @@ fn the_code_form_holds_each_of_its_rules() {
             r#"{"id":"a","command":"/usr/bin/node"}"#.to_owned(),
             Some(Code::WrongType),
         ),
+    ]);
+}
+
+#[test]
+fn the_code_form_holds_its_rules_of_variables_and_times() {
+    let with = |fields: &str| format!(r#"{{"id":"a","command":["/usr/bin/node"]{fields}}}"#);
+    check_code_form([
         (
             with(r#","environment":{"MODE":"x","KEYBOARD_LAYOUT":"de"}"#),
             None,
@@ -362,25 +399,12 @@ fn the_code_form_holds_each_of_its_rules() {
         (with(r#","timeout":999"#), Some(Code::BadValue)),
         (with(r#","timeout":300001"#), Some(Code::BadValue)),
         (with(r#","timeout":"5000""#), Some(Code::WrongType)),
-    ] {
-        let document = Document::new("a.json", format!("[{definition}]")).in_dialect(Dialect::Code);
-        let normalized = normalize(&[document], &options, &Machine::default());
-        match refused {
-            None => {
-                assert_eq!(normalized.diagnostics, [], "{definition}");
-                assert_eq!(normalized.specs[0].profile, Profile::Strict, "{definition}");
-            }
-            Some(code) => {
-                assert!(
-                    codes(&normalized).contains(&code),
-                    "{definition}: {:?}",
-                    normalized.diagnostics
-                );
-                let warned = code == Code::UnknownField;
-                assert_eq!(normalized.specs.len(), usize::from(warned), "{definition}");
-            }
-        }
-    }
+    ]);
+}
+
+#[test]
+fn the_code_form_has_its_defaults_and_its_number_of_servers() {
+    let options = code_options();
     let default = run("a.json", &format!("[{}]", named("a")), &options);
     let t = default.specs[0].timeouts;
     assert_eq!([t.connect, t.list, t.call].map(|t| t.as_millis()), [60_000; 3]);

@@ -1,6 +1,5 @@
 //! Lists of tools: pages and cursors, silence, errors, limits.
 
-use portcullis_config::Profile;
 use portcullis_testkit::{Behaviour, ListReply, Page, Paging, Shown, Tool};
 
 use super::*;
@@ -186,4 +185,64 @@ async fn what_a_list_says_of_its_freshness_is_kept() {
         "{:?}",
         began.elapsed()
     );
+}
+
+/// A server with two tools at first and three after a change.
+fn growing() -> Script {
+    let change = Behaviour::ListChanged {
+        count: 1,
+        interval_ms: 0,
+    };
+    Script::new("s")
+        .tool(Tool::new("change", change))
+        .tool(Tool::new("b", Behaviour::Pid))
+        .tool(Tool::new("c", Behaviour::Pid).shown(Shown::AfterChange))
+}
+
+fn limited(script: &Script, tools: u32, profile: Profile) -> ServerSpec {
+    let mut spec = scripted(script);
+    spec.limits.tools = tools;
+    spec.profile = profile;
+    spec
+}
+
+/// Of a desktop server the first tools stay, in its own order, and the rest is reported.
+#[tokio::test]
+async fn a_desktop_server_with_too_many_tools_offers_the_first() {
+    let mut rig = Rig::start([limited(&growing(), 2, Profile::Desktop)]).await;
+    let (_, list) = rig.tools("s").await;
+    assert_eq!((names(&list), list.reports.len()), (vec!["change", "b"], 0));
+    rig.call("s", "change", "{}").await.unwrap();
+    let list = loop {
+        let (_, list) = rig.tools("s").await;
+        if !list.reports.is_empty() {
+            break list;
+        }
+    };
+    assert_eq!(names(&list), ["change", "b"]);
+    assert!(
+        list.reports[0].contains("more tools than the first 2"),
+        "{:?}",
+        list.reports
+    );
+    assert!(rig.text("s", "b").await.parse::<u32>().is_ok());
+}
+
+/// A strict one has no connection then, and says why: at once where it starts with too many, and as soon as it lists
+/// more than it may.
+#[tokio::test]
+async fn a_strict_server_with_too_many_tools_has_no_connection() {
+    let mut rig = Rig::start([limited(&growing(), 1, Profile::Strict)]).await;
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(
+        reason.contains("its limit of 1") && reason.contains("strict"),
+        "{reason}"
+    );
+
+    let mut rig = Rig::start([limited(&growing(), 2, Profile::Strict)]).await;
+    assert_eq!(names(&rig.tools("s").await.1), ["change", "b"]);
+    // The answer may be overtaken by the end of the connection that it brings about.
+    let _ = rig.call("s", "change", "{}").await;
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(reason.contains("its limit of 2"), "{reason}");
 }
