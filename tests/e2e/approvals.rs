@@ -59,7 +59,11 @@ fn once_is_once() {
         "{}",
         asked.stderr
     );
-    assert!(asked.stderr.contains("policies/test.rules:1"), "{}", asked.stderr);
+    assert!(
+        asked.stderr.contains("test.rules:1 (test.rules#L1)"),
+        "{}",
+        asked.stderr
+    );
     assert_eq!(asked.json()["approved_by"], "person");
     alone(&folder, 5);
     assert_eq!(runs(&folder), 1);

@@ -43,7 +43,7 @@ fn an_edit_takes_over_and_what_it_no_longer_forbids_is_told() {
     folder.rules("allow mcp.notes.*\n");
     client
         .running_mut()
-        .until_told("no longer forbidden: policies/test.rules:2");
+        .until_told("no longer forbidden: test.rules:2");
     check(&mut client, &name, "written");
     client.leave().exits(0);
 }

@@ -80,29 +80,6 @@ async fn a_list_that_does_not_come_fails_the_connection_and_says_why() {
     }
 }
 
-#[tokio::test]
-async fn more_tools_than_the_limit_cost_a_strict_server_its_connection_and_another_the_rest() {
-    let limited = |profile: Profile| {
-        let mut spec = scripted(&three(Paging::Whole));
-        spec.limits.tools = 2;
-        spec.profile = profile;
-        spec
-    };
-    let mut rig = Rig::start([limited(Profile::Desktop)]).await;
-    let (_, list) = rig.tools("s").await;
-    assert_eq!(names(&list), ["a", "b"]);
-    assert!(
-        list.reports[0].contains("3 tools and 2 may be offered"),
-        "{list:?}"
-    );
-    let mut rig = Rig::start([limited(Profile::Strict)]).await;
-    let (reason, _) = rig.until("s", "backing_off").await;
-    assert!(
-        reason.contains("it offers 3 tools, and 2 is the most"),
-        "{reason}"
-    );
-}
-
 /// Report 27 in small: a change is listed and published, and the newer list has the greater version.
 #[tokio::test]
 async fn changed_tools_are_published() {
