@@ -14,6 +14,7 @@ use crate::{
     error::{CallFault, SupervisorError},
     events::SupervisorEvent,
     root::{Supervisor, SupervisorOptions},
+    strings::InMemory,
     tools::ToolDefinition,
     upstream::Upstream,
 };
@@ -52,10 +53,17 @@ pub struct Connection {
 /// # }
 /// ```
 ///
+/// Without a [`spool`](SupervisorOptions::spool), results are whole in memory: strings of over 64 KiB up to 64 MiB at a
+/// time.
+///
 /// # Errors
 /// [`SupervisorError::Connect`] with the reason where no connection comes about at the first attempt, and nothing is
 /// left of it; [`SupervisorError::Start`] where the supervisor cannot be started.
-pub async fn connect(spec: ServerSpec, options: SupervisorOptions) -> Result<Connection, SupervisorError> {
+pub async fn connect(
+    spec: ServerSpec,
+    mut options: SupervisorOptions,
+) -> Result<Connection, SupervisorError> {
+    options.spool.get_or_insert_with(|| Arc::new(InMemory::default()));
     let (server, disabled) = (spec.id.clone(), Arc::new(spec.disabled_tools.clone()));
     let failed = |reason: String| SupervisorError::Connect {
         server: server.clone(),

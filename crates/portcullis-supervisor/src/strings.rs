@@ -1,10 +1,14 @@
 //! The long strings of replies, which never lie in memory as a whole: what a host gives to take them, and what comes
 //! of them.
 
+mod in_memory;
+
 use std::{any::Any, fmt, time::Duration};
 
 use portcullis_wire::marker;
 use tokio::{sync::oneshot, task::spawn_blocking, time::timeout};
+
+pub(crate) use in_memory::InMemory;
 
 /// The most text that is put back into one message, in bytes: what a line may have.
 const MAX_PUT_BACK_BYTES: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! A spool for tests.
+//! A spool for tests, which count and hold up what goes there.
 
 use std::{
     any::Any,

@@ -45,6 +45,18 @@ async fn call(connection: &Connection, tool: &str, arguments: &str) -> Result<St
     connection.call(tool, arguments, &CancellationToken::new()).await
 }
 
+/// Who has no store gets results whole, however long the strings in them.
+#[tokio::test]
+async fn a_result_with_a_long_string_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = connect(spec(folder.path()), options()).await.unwrap();
+    let text = "long ".repeat(60_000);
+    let arguments = format!(r#"{{"text": "{text}"}}"#);
+    let result = call(&connection, "é/*", &arguments).await.unwrap();
+    assert!(result.contains(&text), "{} bytes", result.len());
+    connection.close().await.unwrap();
+}
+
 async fn gone(folder: &Path) {
     let pids = pids(&folder.join("pids"));
     eventually("no process is left", || pids.iter().all(|pid| !is_alive(*pid))).await;
