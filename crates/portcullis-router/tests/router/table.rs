@@ -2,7 +2,9 @@
 
 use futures::future::BoxFuture;
 use portcullis_router::{ApprovalRequest, HookAnswer, PersonAnswer};
+use portcullis_state::{FirstSight, SeenTool, Sighting, State};
 use portcullis_testkit::{Behaviour, Tool};
+use portcullis_types::Hash;
 
 use super::*;
 
@@ -30,7 +32,8 @@ const ASKED: Cell = ["needs-approval", "ok", "refused"];
 /// A person's yes is needed; the hook may only say no.
 const PERSON: Cell = ["needs-approval", "needs-approval", "refused"];
 
-/// The rows: what the policies say, then the cells of an ordinary tier, of full access, and under the floor.
+/// The rows: what the policies say, then the cells of an ordinary tier, of full access, and of a tool that is under the
+/// floor or no longer what was trusted.
 const ROWS: [(&str, [Cell; 3]); 6] = [
     ("default deny\nallow mcp.other.*", [DENIED, DENIED, DENIED]),
     ("default ask", [ASKED, ALLOWED, PERSON]),
@@ -40,9 +43,31 @@ const ROWS: [(&str, [Cell; 3]); 6] = [
     ("allow mcp.s.*\ndeny mcp.s.*", [DENIED, DENIED, DENIED]),
 ];
 
+/// A state in which the tool `changed` of this server was trusted for something else.
+fn trusted_before(spec: &ServerSpec) -> Keeping {
+    let state = State::in_memory().unwrap();
+    let definition = r#"{"name":"changed"}"#;
+    let changed = SeenTool {
+        tool: "changed",
+        hash: Hash::of(definition.as_bytes()),
+        definition,
+    };
+    let seen = Sighting {
+        server: &spec.id,
+        launch: spec.launch_fingerprint(),
+        launch_text: "{}",
+        tools: &[changed],
+    };
+    state.see(&seen, FirstSight::Trust, 0).unwrap();
+    Keeping {
+        state: Some(Arc::new(state)),
+        ..Keeping::default()
+    }
+}
+
 #[tokio::test]
 async fn every_cell_with_and_without_a_hook() {
-    let script = ["plain", "floored"]
+    let script = ["plain", "floored", "changed"]
         .iter()
         .fold(Script::new("s"), |script, name| {
             script.tool(Tool::new(name, Behaviour::Text("it ran".to_owned())))
@@ -52,19 +77,21 @@ async fn every_cell_with_and_without_a_hook() {
         Some(HookAnswer::Allow),
         Some(HookAnswer::Deny("not today".to_owned())),
     ];
-    for (rules, [ordinary, full_access, floored]) in ROWS {
+    for (rules, [ordinary, full_access, person]) in ROWS {
         for (position, hook) in hooks.iter().enumerate() {
             let handler = hook
                 .clone()
                 .map(|hook| Arc::new(Hook(hook)) as Arc<dyn ApprovalHandler>);
-            let rig = Rig::start(&script, rules, handler).await;
+            let spec = scripted(&script);
+            let keeping = trusted_before(&spec);
+            let rig = Rig::start_keeping(spec, rules, handler, keeping).await;
             for tier in Tier::ALL {
                 let cell = if tier == Tier::FullAccess {
                     full_access
                 } else {
                     ordinary
                 };
-                for (tool, cell) in [("plain", cell), ("floored", floored)] {
+                for (tool, cell) in [("plain", cell), ("floored", person), ("changed", person)] {
                     let request = CallRequest {
                         tier: Some(tier),
                         ..CallRequest::new(format!("mcp.s.{tool}").parse().unwrap(), "{}")
