@@ -140,7 +140,7 @@ impl<S: LongStrings> Decoder<S> {
 
     fn end_strings(&mut self) {
         if let Some(strings) = &mut self.strings {
-            strings.end_line(&mut self.taker);
+            strings.end_line(&mut self.lines, &mut self.taker);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::long::{LongStrings, MAX_LONG_STRINGS, marker};
 
 mod check;
 
-use check::{Check, Step};
+use check::{Check, Fault, Step};
 
 /// Stands between the stream and the lines.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ enum At {
     /// In a string that leaves the line.
     Long(Check),
     /// In one that was found to be no JSON. What is left of it is dropped.
-    Bad { escaped: bool },
+    Bad(Fault),
     /// In a line that is no JSON from its start.
     Other,
 }
@@ -62,16 +62,21 @@ impl StringFilter {
             let Some((newline, after)) = after.split_first() else {
                 return;
             };
-            self.end_line(sink);
+            self.end_line(lines, sink);
             lines.extend(std::slice::from_ref(newline));
             rest = after;
         }
     }
 
     /// The line at hand ends here, by a newline or because nothing more comes.
-    pub(super) fn end_line(&mut self, sink: &mut impl LongStrings) {
-        if matches!(self.at, At::Long(_)) {
-            sink.abandon();
+    pub(super) fn end_line(&mut self, lines: &mut LineBuffer, sink: &mut impl LongStrings) {
+        match &mut self.at {
+            At::Long(check) => {
+                check.cut_off(lines);
+                sink.abandon();
+            }
+            At::Bad(fault) => fault.cut_off(lines),
+            _ => {}
         }
         if self.taken > 0 {
             sink.line();
@@ -132,13 +137,13 @@ impl StringFilter {
                 }
                 At::Long(check) => {
                     let step = check.read(ahead);
-                    at += self.step(ahead, step, lines, sink);
+                    at += self.step(ahead, step, sink);
                     stay = at;
                     // The closing quote stays.
                     at += usize::from(matches!(self.at, At::Plain));
                 }
-                At::Bad { escaped } => {
-                    let (count, closed) = to_quote(ahead, escaped);
+                At::Bad(fault) => {
+                    let (count, closed) = fault.pass(ahead, lines);
                     at += count;
                     stay = at;
                     if closed {
@@ -159,21 +164,15 @@ impl StringFilter {
         let mut check = Check::default();
         let step = check.read(head);
         self.at = At::Long(check);
-        let used = self.step(head, step, lines, sink);
-        if let At::Bad { escaped } = &mut self.at {
+        let used = self.step(head, step, sink);
+        if let At::Bad(fault) = &mut self.at {
             // No quote ends it there, or it would have ended before.
-            to_quote(head.get(used..).unwrap_or_default(), escaped);
+            fault.pass(head.get(used..).unwrap_or_default(), lines);
         }
     }
 
     /// What was found in `bytes` of a long string; gives how many of them are done with.
-    fn step(
-        &mut self,
-        bytes: &[u8],
-        step: Step,
-        lines: &mut LineBuffer,
-        sink: &mut impl LongStrings,
-    ) -> usize {
+    fn step(&mut self, bytes: &[u8], step: Step, sink: &mut impl LongStrings) -> usize {
         match step {
             Step::More => {
                 sink.chunk(bytes);
@@ -185,10 +184,9 @@ impl StringFilter {
                 self.at = At::Plain;
                 at
             }
-            Step::Bad { wrong, resume } => {
+            Step::Bad { fault, resume } => {
                 sink.abandon();
-                lines.extend(&wrong);
-                self.at = At::Bad { escaped: false };
+                self.at = At::Bad(fault);
                 resume
             }
         }

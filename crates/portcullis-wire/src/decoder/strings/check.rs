@@ -1,5 +1,7 @@
 //! Whether what leaves a line is the inside of a JSON string: nobody else sees it all.
 
+use super::{LineBuffer, to_quote};
+
 /// Reads a string's raw text piece by piece.
 #[derive(Debug, Default)]
 pub(super) struct Check {
@@ -14,9 +16,20 @@ pub(super) enum Step {
     More,
     /// The closing quote stands there.
     Closed { at: usize },
-    /// These bytes are wrong, as they must stand in the line for its reader to find them wrong. What is left of the
-    /// string begins at `resume`.
-    Bad { wrong: Vec<u8>, resume: usize },
+    /// Something is wrong; what is left of the string begins at `resume`.
+    Bad { fault: Fault, resume: usize },
+}
+
+/// What is wrong with a string, and where its reader is: a line is read as UTF-8 before anything else, so that is
+/// looked for to the string's end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// Whether the next byte is escaped.
+    escaped: bool,
+    /// Bytes that must stand in the line for its reader to find the fault. `None` when they do.
+    wrong: Option<Vec<u8>>,
+    /// `None` when something that is no UTF-8 was found.
+    utf8: Option<Utf8>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -29,41 +42,38 @@ enum Escape {
     Digits(u8),
 }
 
-/// Something wrong, and where. Of several the first counts, however the text is cut.
-struct Wrong {
-    /// Counted from 1; 0 is in the piece before.
-    at: usize,
-    bytes: Vec<u8>,
-    resume: usize,
-}
-
 impl Check {
     pub(super) fn read(&mut self, bytes: &[u8]) -> Step {
         let (end, closed, bad_escape) = self.escapes(bytes);
         let inside = bytes.get(..end).unwrap_or_default();
-        let control = inside.iter().position(|byte| *byte < 0x20).map(|at| Wrong {
-            at: at + 1,
-            bytes: inside.get(at..=at).unwrap_or_default().to_vec(),
-            resume: at,
-        });
-        let bad_utf8 = self.utf8.check(inside, closed);
-        // `min_by_key` gives the first of equals, and a bad escape is seen the earliest.
-        let wrong = [bad_escape, control, bad_utf8]
-            .into_iter()
-            .flatten()
-            .min_by_key(|wrong| wrong.at);
-        match wrong {
+        let not_utf8 = self.utf8.wrong(inside, closed);
+        let control = || inside.iter().find(|byte| **byte < 0x20).map(|byte| vec![*byte]);
+        let not_json = || bad_escape.map(<[u8]>::to_vec).or_else(control);
+        let utf8 = not_utf8.is_none();
+        match not_utf8.or_else(not_json) {
             Some(wrong) => Step::Bad {
-                wrong: wrong.bytes,
-                resume: wrong.resume,
+                fault: Fault {
+                    escaped: bad_escape.is_none() && matches!(self.escape, Escape::Begun),
+                    wrong: Some(wrong),
+                    utf8: utf8.then(|| std::mem::take(&mut self.utf8)),
+                },
+                resume: end,
             },
             None if closed => Step::Closed { at: end },
             None => Step::More,
         }
     }
 
-    /// Where the string ends in `bytes`, whether by its quote, and the first escape that is none.
-    fn escapes(&mut self, bytes: &[u8]) -> (usize, bool, Option<Wrong>) {
+    /// The line ends in the middle of the string: half a character must stand in it as well.
+    pub(super) fn cut_off(&mut self, line: &mut LineBuffer) {
+        if let Some(wrong) = self.utf8.wrong(&[], true) {
+            line.extend(&wrong);
+        }
+    }
+
+    /// Where the string ends in `bytes`, whether by its quote, or else where the first escape that is none ends, with
+    /// one that is as wrong: what stands there may have gone already, in part.
+    fn escapes(&mut self, bytes: &[u8]) -> (usize, bool, Option<&'static [u8]>) {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             match self.escape {
@@ -82,14 +92,7 @@ impl Check {
                     self.escape = match byte {
                         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Escape::None,
                         b'u' => Escape::Digits(4),
-                        _ => {
-                            let wrong = Wrong {
-                                at: at + 1,
-                                bytes: vec![b'\\', byte],
-                                resume: at + 1,
-                            };
-                            return (at + 1, false, Some(wrong));
-                        }
+                        _ => return (at, false, Some(br"\?")),
                     };
                 }
                 Escape::Digits(left) if byte.is_ascii_hexdigit() => {
@@ -99,15 +102,7 @@ impl Check {
                         Escape::Digits(left - 1)
                     };
                 }
-                Escape::Digits(_) => {
-                    let wrong = Wrong {
-                        at: at + 1,
-                        // Its digits may have gone already. So many stand here that no reader misses more.
-                        bytes: b"\\u????".to_vec(),
-                        resume: at,
-                    };
-                    return (at + 1, false, Some(wrong));
-                }
+                Escape::Digits(_) => return (at, false, Some(br"\u????")),
             }
             at += 1;
         }
@@ -115,8 +110,40 @@ impl Check {
     }
 }
 
+impl Fault {
+    /// Passes over what is left of the string in `bytes`: how much that is, and whether its quote stands there. What
+    /// must stand in the line goes to `line`, once: the first byte that is no UTF-8, or else at the string's end what
+    /// was wrong before.
+    pub(super) fn pass(&mut self, bytes: &[u8], line: &mut LineBuffer) -> (usize, bool) {
+        let (count, closed) = to_quote(bytes, &mut self.escaped);
+        let passed = bytes.get(..count).unwrap_or_default();
+        let not_utf8 = self.utf8.as_mut().and_then(|utf8| utf8.wrong(passed, closed));
+        if let Some(wrong) = not_utf8 {
+            self.utf8 = None;
+            self.wrong = Some(wrong);
+        }
+        if closed || self.utf8.is_none() {
+            self.tell(line);
+        }
+        (count, closed)
+    }
+
+    /// The line ends in the middle of the string.
+    pub(super) fn cut_off(&mut self, line: &mut LineBuffer) {
+        let half = self.utf8.take().and_then(|mut utf8| utf8.wrong(&[], true));
+        self.wrong = half.or(self.wrong.take());
+        self.tell(line);
+    }
+
+    fn tell(&mut self, line: &mut LineBuffer) {
+        if let Some(wrong) = self.wrong.take() {
+            line.extend(&wrong);
+        }
+    }
+}
+
 /// UTF-8, checked across the pieces.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Utf8 {
     /// The beginning of a character whose end the next piece has.
     // INVARIANT: at most 3 bytes between two calls.
@@ -124,8 +151,8 @@ struct Utf8 {
 }
 
 impl Utf8 {
-    /// The first byte that is wrong. `ended`: nothing comes after `bytes`.
-    fn check(&mut self, bytes: &[u8], ended: bool) -> Option<Wrong> {
+    /// The first byte that is wrong, if one is. `ended`: nothing comes after `bytes`.
+    fn wrong(&mut self, bytes: &[u8], ended: bool) -> Option<Vec<u8>> {
         let mut rest = bytes;
         while !self.begun.is_empty()
             && let Some((byte, after)) = rest.split_first()
@@ -144,25 +171,15 @@ impl Utf8 {
             return ended.then(|| self.begun_in_vain());
         }
         let error = std::str::from_utf8(rest).err()?;
-        let at = error.valid_up_to();
-        let wrong = rest.get(at..).unwrap_or_default();
+        let wrong = rest.get(error.valid_up_to()..).unwrap_or_default();
         if error.error_len().is_none() && !ended {
             self.begun = wrong.to_vec();
             return None;
         }
-        let at = bytes.len() - rest.len() + at;
-        Some(Wrong {
-            at: at + 1,
-            bytes: wrong.iter().take(1).copied().collect(),
-            resume: at,
-        })
+        Some(wrong.iter().take(1).copied().collect())
     }
 
-    fn begun_in_vain(&mut self) -> Wrong {
-        Wrong {
-            at: 0,
-            bytes: self.begun.drain(..).take(1).collect(),
-            resume: 0,
-        }
+    fn begun_in_vain(&mut self) -> Vec<u8> {
+        self.begun.drain(..).take(1).collect()
     }
 }

@@ -170,6 +170,14 @@ fn what_is_wrong_with_a_long_string_is_still_found() {
         b"\\u12g4",
         b"\\u12\\\"34",
         b"\\\x01",
+        // Wrong in two ways: what is no UTF-8 is said first, wherever it stands.
+        b"\\u\x80002B",
+        b"\\\xf0\x9f",
+        b"\\x and later \xff",
+        b"\x01 and later \xe2\x82(",
+        // The character that breaks an escape may be a good one.
+        "\\u12\u{e9}".as_bytes(),
+        "\\\u{1f600}".as_bytes(),
     ] {
         check_wrong(&reply(text), unusable);
     }
