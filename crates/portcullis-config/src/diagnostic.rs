@@ -86,6 +86,14 @@ impl Code {
     pub fn as_str(self) -> &'static str {
         self.describe().0
     }
+
+    /// Whether another machine might not find this in the same document.
+    pub(crate) fn is_of_the_machine(self) -> bool {
+        matches!(
+            self,
+            Self::ProgramNotFound | Self::ProgramNotAbsolute | Self::UnsetReference
+        )
+    }
 }
 
 impl fmt::Display for Code {

@@ -6,12 +6,12 @@ use portcullis_types::{EgressRule, ServerId};
 use serde::Serialize;
 
 use crate::{
-    Code, Diagnostic, Dialect, Document, Egress, Environment, Fate, FieldReport, Options, Severity,
+    Diagnostic, Dialect, Document, Egress, Environment, Fate, FieldReport, Options,
     bounded::Bounded,
-    build::{Context, build, derived_rule, is_command_line},
+    build::{Context, derived_rule, is_command_line},
     draft::{Draft, EgressSource},
-    normalize::{normalize, read_draft, read_text},
-    source::{Sink, Source, Traced, apply, short},
+    normalize::{Judged, Judgement, Merge, read_text},
+    source::{Traced, apply, short},
 };
 
 mod secret;
@@ -61,100 +61,86 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
         trace: true,
         ..options.clone()
     };
-    let environment: &dyn Environment = &Bounded::new(environment);
-    let normalized = normalize(std::slice::from_ref(document), &options, environment);
-    let mut imported = Imported {
-        diagnostics: normalized.diagnostics,
-        ..Imported::default()
+    let environment = Bounded::new(environment);
+    let mut merge = Merge::new(&options, &environment);
+    let source = match read_text(document, &options) {
+        Ok(source) => source,
+        Err(refused) => {
+            merge.refused(*refused);
+            return Imported::of(merge.normalized.diagnostics);
+        }
     };
-    let Ok(source) = read_text(document, &options) else {
+    let read = merge.text(document, &source);
+    let mut imported = Imported::of(merge.normalized.diagnostics);
+    let mut fields = Fields::of(read.fields);
+    let Some(judged) = read.judged else {
+        imported.fields = fields.reports();
         return imported;
     };
-    let mut sink = Sink::tracing(&source, true);
-    let Some((dialect, mut read)) = read_draft(document, &source, &options, &mut sink) else {
-        imported.fields = normalized.fields;
-        return imported;
-    };
-    let mut fields = Fields::of(sink.take_fields());
+    let Judged {
+        dialect,
+        mut draft,
+        context,
+        judgements,
+    } = judged;
     imported.dialect = Some(dialect);
-    let context = Context::of(document, &read, &options, environment, &mut sink);
-    let starting: BTreeSet<_> = normalized.specs.iter().map(|spec| spec.id.clone()).collect();
+    let starting: BTreeSet<_> = merge.normalized.specs.into_iter().map(|spec| spec.id).collect();
     let mut servers = Vec::new();
     let mut ids = BTreeSet::new();
-    let mut variables = secret::Variables::of(&read);
+    let mut variables = secret::Variables::of(&draft);
     let mut changes = Vec::new();
-    for mut draft in std::mem::take(&mut read.servers) {
-        let id = ServerId::from_display_name(&draft.name.value);
-        let kept = match judge(&draft, &context, &source) {
+    for (mut server, judgement) in std::mem::take(&mut draft.servers).into_iter().zip(judgements) {
+        let id = ServerId::from_display_name(&server.name.value);
+        let kept = match judgement {
+            // A whole command line is no program, and may hold secrets.
+            _ if is_whole_line(&server) => false,
             Judgement::Starts => true,
             // Another of the same id starts, and is the one that counts.
             Judgement::Elsewhere => !starting.contains(&id),
             Judgement::Bad => false,
         };
         if !kept || ids.contains(&id) {
-            imported.left_out.push(short(&draft.name.value));
-            fields.drop(&draft, "the server is left out: see what is said of it", |_| true);
+            imported.left_out.push(short(&server.name.value));
+            fields.drop(&server, "the server is left out: see what is said of it", |_| true);
             continue;
         }
         ids.insert(id.clone());
-        drop_unused(&draft, &mut fields);
-        let egress = egress(&draft, &context);
-        if draft.has_url {
+        drop_unused(&server, &mut fields);
+        let egress = egress(&server, &context);
+        if server.has_url {
             imported
                 .egress
                 .insert(id.clone(), context.allowed_hosts.with(egress.clone()));
         }
-        let replaced = secret::replace(&mut draft, &id, &context, &mut variables, &source);
+        let replaced = secret::replace(&mut server, &id, &context, &mut variables, &source);
         changes.extend(replaced.changes);
         imported.to_set.extend(replaced.to_set);
-        servers.push((draft, egress));
+        servers.push((server, egress));
     }
     let hub = ServerId::from_display_name("hub");
-    let replaced = secret::replace_of_all(&mut read.hub.network, &hub, &mut variables, &source);
+    let replaced = secret::replace_of_all(&mut draft.hub.network, &hub, &mut variables, &source);
     imported.to_set.extend(replaced.to_set);
     apply(&changes, &mut fields.all);
-    imported.fields = fields.all.into_iter().map(|field| field.report).collect();
-    imported.config = write::document(document, dialect, &read, &servers);
+    imported.fields = fields.reports();
+    imported.config = write::document(document, dialect, &draft, &servers);
     imported
 }
 
-enum Judgement {
-    /// It can be started here.
-    Starts,
-    /// What is wrong is this machine's, and not its own.
-    Elsewhere,
-    /// The document does not say what it is.
-    Bad,
+impl Imported {
+    /// Nothing yet but the findings.
+    fn of(diagnostics: Vec<Diagnostic>) -> Self {
+        Self {
+            diagnostics,
+            ..Self::default()
+        }
+    }
 }
 
-/// Whether a server can be carried over.
-fn judge(draft: &Draft, context: &Context<'_>, source: &Source) -> Judgement {
-    // A whole command line is no program, and may hold secrets.
-    let is_line = draft
+fn is_whole_line(draft: &Draft) -> bool {
+    draft
         .command
         .as_ref()
-        .is_some_and(|command| is_command_line(&command.value));
-    if is_line {
-        return Judgement::Bad;
-    }
-    let mut sink = Sink::new(source);
-    if build(draft, context, &mut sink).is_some() {
-        return Judgement::Starts;
-    }
-    let of_the_machine = |found: &Diagnostic| {
-        matches!(
-            found.code,
-            Code::ProgramNotFound | Code::ProgramNotAbsolute | Code::UnsetReference
-        )
-    };
-    let own = sink
-        .finish()
-        .iter()
-        .any(|found| found.severity == Severity::Error && !of_the_machine(found));
-    match draft.broken || own {
-        true => Judgement::Bad,
-        false => Judgement::Elsewhere,
-    }
+        .is_some_and(|command| is_command_line(&command.value))
 }
 
 /// The rules of the server itself, without what the document allows all its servers.
@@ -205,6 +191,10 @@ impl Fields {
             }
         }
         Self { all, by_entry }
+    }
+
+    fn reports(self) -> Vec<FieldReport> {
+        self.all.into_iter().map(|field| field.report).collect()
     }
 
     /// Says of some fields of a server that they are not carried over.

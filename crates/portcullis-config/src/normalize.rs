@@ -1,21 +1,21 @@
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashMap},
-    path::PathBuf,
-};
+use std::{cell::RefCell, collections::BTreeMap, path::PathBuf};
 
-use portcullis_types::{AgentId, Hash, ServerId, Tier};
+use portcullis_types::{AgentId, Tier};
 
 use crate::{
     Code, Diagnostic, Dialect, Document, Egress, Environment, FieldReport, Options, Origin, Profile,
     ServerSpec, Severity,
     bounded::Bounded,
-    build::{Context, build, strict_range},
+    build::{Context, strict_range},
     dialect,
-    draft::{Draft, DraftDocument, HubDraft},
-    source::{Sink, Source, quote},
-    value::{self, Problem, Span, Spanned},
+    draft::{DraftDocument, HubDraft},
+    source::{Sink, Source},
+    value::{self, Problem, Span},
 };
+
+pub(crate) use merge::{Judged, Judgement, Merge};
+
+mod merge;
 
 /// What came of the documents: the servers that can be used, and all that was found on the way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,148 +75,11 @@ pub struct Setting<T> {
 #[must_use]
 pub fn normalize(documents: &[Document], options: &Options, environment: &dyn Environment) -> Normalized {
     let environment = Bounded::new(environment);
-    let mut merge = Merge {
-        options,
-        environment: &environment,
-        normalized: Normalized::default(),
-        seen: HashMap::new(),
-        launched: HashMap::new(),
-        strict: 0,
-    };
-    for (document, index) in documents.iter().zip(0..) {
-        merge.document(index, document);
+    let mut merge = Merge::new(options, &environment);
+    for document in documents {
+        merge.document(document);
     }
     merge.normalized
-}
-
-struct Merge<'a> {
-    options: &'a Options,
-    environment: &'a dyn Environment,
-    normalized: Normalized,
-    seen: HashMap<ServerId, Seen>,
-    /// What the enabled servers start or reach.
-    launched: HashMap<Hash, ServerId>,
-    /// Servers of strict documents so far.
-    strict: usize,
-}
-
-struct Seen {
-    display_name: String,
-    document: usize,
-    origin: Origin,
-    fingerprint: Hash,
-}
-
-impl Merge<'_> {
-    fn document(&mut self, index: usize, document: &Document) {
-        let source = match read_text(document, self.options) {
-            Ok(source) => source,
-            Err(refused) => {
-                let (source, problem) = *refused;
-                let mut sink = Sink::new(&source);
-                sink.problem(problem);
-                self.normalized.diagnostics.extend(sink.finish());
-                return;
-            }
-        };
-        let mut sink = Sink::tracing(&source, self.options.trace);
-        if let Some((_, read)) = read_draft(document, &source, self.options, &mut sink) {
-            self.draft(index, document, read, &mut sink);
-        }
-        let fields = sink.take_fields().into_iter();
-        self.normalized.fields.extend(fields.map(|field| field.report));
-        self.normalized.diagnostics.extend(sink.finish());
-    }
-
-    fn draft(&mut self, index: usize, document: &Document, read: DraftDocument, sink: &mut Sink<'_>) {
-        let context = Context::of(document, &read, self.options, self.environment, sink);
-        self.settings(&read.hub, sink);
-        for draft in &read.servers {
-            if let Some(spec) = build(draft, &context, sink) {
-                sink.enter(Some(&draft.name));
-                self.server(index, draft, spec, context.profile, sink);
-                sink.enter(None);
-            }
-        }
-    }
-
-    fn server(
-        &mut self,
-        document: usize,
-        draft: &Draft,
-        spec: ServerSpec,
-        profile: Profile,
-        sink: &mut Sink<'_>,
-    ) {
-        let fingerprint = spec.fingerprint();
-        if let Some(seen) = self.seen.get(&spec.id) {
-            duplicate(seen, document, fingerprint, draft, &spec, sink);
-            return;
-        }
-        let launch = spec.launch_fingerprint();
-        if spec.enabled
-            && let Some(seen) = self.launched.get(&launch).and_then(|id| self.seen.get(id))
-            && !same_launch(seen, document, draft, &spec, sink)
-        {
-            return;
-        }
-        let strict = profile == Profile::Strict;
-        let limit = self
-            .options
-            .max_servers
-            .or(strict.then_some(Options::STRICT_MAX_SERVERS));
-        let count = if self.options.max_servers.is_some() {
-            self.normalized.specs.len()
-        } else {
-            self.strict
-        };
-        if let Some(limit) = limit
-            && count >= limit
-        {
-            let message = format!(
-                "more than {limit} servers: {} is left out",
-                quote(&spec.display_name)
-            );
-            sink.error(
-                Code::TooManyServers,
-                draft.name.span,
-                message,
-                "take servers out, or have the host raise its limit",
-            );
-            return;
-        }
-        self.strict += usize::from(strict);
-        if spec.enabled {
-            self.launched.entry(launch).or_insert_with(|| spec.id.clone());
-        }
-        self.seen.insert(
-            spec.id.clone(),
-            Seen {
-                display_name: spec.display_name.clone(),
-                document,
-                origin: spec.origin.clone(),
-                fingerprint,
-            },
-        );
-        self.normalized.specs.push(spec);
-    }
-
-    fn settings(&mut self, hub: &HubDraft, sink: &mut Sink<'_>) {
-        let settings = &mut self.normalized.settings;
-        if let Some(policies) = &hub.policies {
-            let value = Spanned {
-                value: PathBuf::from(&policies.value),
-                span: policies.span,
-            };
-            set(&mut settings.policies, "policies", value, sink);
-        }
-        if let Some(tier) = hub.tier.clone() {
-            set(&mut settings.tier, "tier", tier, sink);
-        }
-        if let Some(agents) = hub.agents.clone() {
-            set(&mut settings.agents, "agents", agents, sink);
-        }
-    }
 }
 
 impl<'a> Context<'a> {
@@ -250,7 +113,7 @@ impl<'a> Context<'a> {
 }
 
 /// From a text to the servers that it has, not yet judged.
-pub(crate) fn read_draft(
+fn read_draft(
     document: &Document,
     source: &Source,
     options: &Options,
@@ -313,97 +176,4 @@ pub(crate) fn read_text(document: &Document, options: &Options) -> Result<Source
 fn hub_timeout(hub: &HubDraft, profile: Profile, sink: &mut Sink<'_>) -> Option<u64> {
     let timeout = hub.timeout.as_ref()?;
     (profile != Profile::Strict || strict_range(timeout, sink)).then_some(timeout.value)
-}
-
-fn duplicate(
-    seen: &Seen,
-    document: usize,
-    fingerprint: Hash,
-    draft: &Draft,
-    spec: &ServerSpec,
-    sink: &mut Sink<'_>,
-) {
-    let span = draft.name.span;
-    let place = seen.place(document);
-    let name = quote(&spec.display_name);
-    if seen.document != document && seen.fingerprint == fingerprint {
-        let message = format!("the server {name} stands {place} as well, just the same: it is started once");
-        sink.warning(Code::SameServer, span, message, "take it out of one of the two");
-        return;
-    }
-    let message = format!(
-        "the id `{}` of the server {name} is taken {place} and here (line {})",
-        spec.id, spec.origin.line
-    );
-    sink.error(
-        Code::DuplicateServer,
-        span,
-        message,
-        "the first one stands: rename this one, or take it out",
-    );
-}
-
-/// Whether a server that starts or reaches the same as one before it stays.
-fn same_launch(seen: &Seen, document: usize, draft: &Draft, spec: &ServerSpec, sink: &mut Sink<'_>) -> bool {
-    let (first, second) = (quote(&seen.display_name), quote(&spec.display_name));
-    let place = seen.place(document);
-    let stays = seen.document == document;
-    let (what, help) = if stays {
-        (
-            format!(
-                "it is started twice (lines {} and {})",
-                seen.origin.line, spec.origin.line
-            ),
-            "take one of the two out, unless two are meant",
-        )
-    } else {
-        (
-            format!("it is started once, as {first}"),
-            "take it out of one of the two; policies name it by the id of the first",
-        )
-    };
-    let message = format!("the server {second} is the same as {first} {place}: {what}");
-    sink.warning(Code::SameServer, draft.name.span, message, help);
-    stays
-}
-
-impl Seen {
-    fn place(&self, document: usize) -> String {
-        let Origin { file, line, .. } = &self.origin;
-        if self.document == document {
-            format!("on line {line}")
-        } else {
-            format!("in {}, line {line}", quote(file))
-        }
-    }
-}
-
-fn set<T: PartialEq>(setting: &mut Option<Setting<T>>, name: &str, given: Spanned<T>, sink: &mut Sink<'_>) {
-    match setting {
-        None => {
-            let origin = Origin {
-                file: sink.source().file.clone(),
-                line: sink.source().line(given.span),
-                plugin: None,
-            };
-            *setting = Some(Setting {
-                value: given.value,
-                origin,
-            });
-        }
-        Some(first) if first.value == given.value => {}
-        Some(first) => {
-            let Origin { file, line, .. } = &first.origin;
-            let message = format!(
-                "`{name}` has another value in {}, line {line}, and that one counts",
-                quote(file)
-            );
-            sink.error(
-                Code::SettingConflict,
-                given.span,
-                message,
-                "give it in one document only",
-            );
-        }
-    }
 }

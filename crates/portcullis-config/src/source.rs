@@ -129,6 +129,8 @@ pub(crate) struct Sink<'s> {
     source: &'s Source,
     diagnostics: Vec<Diagnostic>,
     errors: usize,
+    /// Those of the errors that are the document's own, and not this machine's.
+    own_errors: usize,
     warnings: usize,
     server: Option<Entered>,
     fields: Option<Vec<Traced>>,
@@ -150,6 +152,7 @@ impl<'s> Sink<'s> {
             source,
             diagnostics: Vec::new(),
             errors: 0,
+            own_errors: 0,
             warnings: 0,
             server: None,
             fields: None,
@@ -229,6 +232,11 @@ impl<'s> Sink<'s> {
         self.errors
     }
 
+    /// The same, of those that would be there on any machine.
+    pub(crate) fn own_errors(&self) -> usize {
+        self.own_errors
+    }
+
     pub(crate) fn error(
         &mut self,
         code: Code,
@@ -282,6 +290,7 @@ impl<'s> Sink<'s> {
             Severity::Warning => (&mut self.warnings, "warnings"),
         };
         *count += 1;
+        self.own_errors += usize::from(severity == Severity::Error && !code.is_of_the_machine());
         let (code, message, help) = match *count - 1 {
             ..MAX_DIAGNOSTICS => (code, message, help),
             MAX_DIAGNOSTICS => (
