@@ -12,7 +12,7 @@ pub fn format_policies(file: &PolicyFile) -> Result<String, PolicyErrors> {
     let formatted = if file.name.ends_with(".cedar") {
         source::load_cedar(file, &mut errors);
         if errors.is_empty() {
-            pretty(file, &file.text)?
+            pretty_file(file)?
         } else {
             String::new()
         }
@@ -49,6 +49,40 @@ pub fn compiled_text(file: &PolicyFile) -> Result<String, PolicyErrors> {
     } else {
         format!("{head}\n{}\n", compiled.trim_end())
     })
+}
+
+/// How many policies are given to Cedar's formatter at once: it looks through the whole text for each comment, so a
+/// file of ten thousand policies would take it hours.
+const AT_ONCE: usize = 32;
+
+fn pretty_file(file: &PolicyFile) -> Result<String, PolicyErrors> {
+    let pretty: Result<Vec<_>, _> = pieces(&file.text, AT_ONCE)
+        .into_iter()
+        .map(|piece| pretty(file, piece))
+        .collect();
+    Ok(pretty?.join("\n"))
+}
+
+/// The text in pieces of at least so many policies. No piece ends before a comment that stands behind its last policy
+/// in the same line.
+fn pieces(text: &str, policies: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let (mut start, mut count) = (0, 0);
+    let ends = source::ends(text);
+    // What stands behind the last policy goes with it.
+    for end in ends.iter().copied().take(ends.len().saturating_sub(1)) {
+        count += 1;
+        let Some((_, rest)) = text.split_at_checked(end) else {
+            continue;
+        };
+        let behind = rest.trim_start_matches([' ', '\t']);
+        if count >= policies && !behind.starts_with("//") {
+            pieces.extend(text.get(start..end));
+            (start, count) = (end, 0);
+        }
+    }
+    pieces.extend(text.get(start..));
+    pieces
 }
 
 pub(crate) fn pretty(file: &PolicyFile, text: &str) -> Result<String, PolicyErrors> {
@@ -99,6 +133,52 @@ mod tests {
             "a.cedar",
             "// head\n@id(\"a\") @description(\"d\") permit(principal,action==Mcp::Action::\"call\",resource);",
             "// head\n@id(\"a\")\n@description(\"d\")\npermit (\n  principal,\n  action == Mcp::Action::\"call\",\n  resource\n);\n",
+        );
+    }
+
+    #[test]
+    fn pieces_are_laid_out_as_the_whole() {
+        let policy = |n: usize| {
+            format!(
+                "@id(\"{n}\")@description(\"; // {n}\") permit(principal,action,resource)when{{resource.name==\"a;\"}};"
+            )
+        };
+        let between = [
+            "",
+            " ",
+            " // behind\n",
+            "\n",
+            "\n\n// before\n",
+            " // behind; permit\n\n// before\n",
+            "\r\n\t",
+        ];
+        for (first, second) in between.iter().flat_map(|a| between.map(|b| (*a, b))) {
+            let text = format!(
+                "// head\n{}{first}{}{second}{}{first}",
+                policy(0),
+                policy(1),
+                policy(2)
+            );
+            let file = PolicyFile {
+                name: "a.cedar".to_owned(),
+                text: text.clone(),
+            };
+            let whole = pretty(&file, &text).unwrap();
+            for at_once in 1..=3 {
+                let pieces = pieces(&text, at_once);
+                assert_eq!(pieces.concat(), text, "nothing is lost");
+                let formatted: Vec<_> = pieces
+                    .into_iter()
+                    .map(|piece| pretty(&file, piece).unwrap())
+                    .collect();
+                assert_eq!(formatted.join("\n"), whole, "{at_once} at once of {text:?}");
+            }
+        }
+        let many: String = (0..100).map(policy).collect();
+        assert_eq!(
+            pieces(&many, AT_ONCE).len(),
+            4,
+            "a text without line breaks is cut as well"
         );
     }
 

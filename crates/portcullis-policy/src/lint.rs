@@ -181,7 +181,7 @@ fn has_escaped_star(text: &str) -> bool {
 }
 
 fn of_cedar(place: &PolicyRef, indexed: &IndexedPolicy) -> Vec<Finding> {
-    let IndexedPolicy { policy, syntax } = indexed;
+    let IndexedPolicy { policy, syntax, .. } = indexed;
     let mut findings = Vec::new();
     let mut report = |lint, message| findings.push(Finding::at(place, lint, message));
     for uid in literals(policy) {

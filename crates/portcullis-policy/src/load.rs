@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use cedar_policy::{Policy, PolicyId, PolicySet, ValidationMode, ValidationWarning, Validator};
+use cedar_policy::{Policy, PolicyId, PolicySet, ValidationMode, ValidationWarning, Validator, pst};
 use miette::Diagnostic;
 use portcullis_types::{Hash, PolicyRef};
 
@@ -43,6 +43,19 @@ pub(crate) struct PolicyBase {
 pub(crate) struct IndexedPolicy {
     pub(crate) policy: Policy,
     pub(crate) syntax: Syntax,
+    written: OnceLock<Vec<pst::Clause>>,
+}
+
+impl IndexedPolicy {
+    /// The conditions as they were written, for people. To find them takes as long as to parse the policy, so it is
+    /// done for those that are asked for.
+    pub(crate) fn clauses(&self) -> &[pst::Clause] {
+        self.written.get_or_init(|| match self.policy.to_pst() {
+            Ok(pst::Policy::Static(tree)) => tree.body().clauses().clone(),
+            // What decides says the same in other words.
+            _ => self.syntax.clauses.clone(),
+        })
+    }
 }
 
 /// How many sets of policies are kept for tools to share.
@@ -160,6 +173,7 @@ fn indexed(
         Ok(IndexedPolicy {
             policy: policy.clone(),
             syntax,
+            written: OnceLock::new(),
         })
     });
     each.collect()

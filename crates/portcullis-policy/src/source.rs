@@ -68,8 +68,8 @@ pub(crate) fn load_cedar(file: &PolicyFile, errors: &mut Vec<PolicyError>) -> Ve
             return Vec::new();
         }
     };
-    let lines = lines_of(&file.text, &set);
-    let line_of = |id: &PolicyId| lines.get(id).copied().unwrap_or(1);
+    let places = places_of(&file.text, &set);
+    let line_of = |id: &PolicyId| places.get(id).map_or(1, |place| place.line);
     for template in set.templates() {
         errors.push(PolicyError::new(
             &file.name,
@@ -86,6 +86,17 @@ pub(crate) fn load_cedar(file: &PolicyFile, errors: &mut Vec<PolicyError>) -> Ve
         .into_iter()
         .filter_map(|(line, policy)| annotated(file, line, policy, errors))
         .collect()
+}
+
+/// The byte behind each policy or template of a text that can be parsed, in order.
+pub(crate) fn ends(text: &str) -> Vec<usize> {
+    let set: PolicySet = text.parse().unwrap_or_default();
+    let mut ends: Vec<_> = places_of(text, &set)
+        .into_values()
+        .filter_map(|place| place.end)
+        .collect();
+    ends.sort_unstable();
+    ends
 }
 
 /// The line of the first place that a diagnostic points to.
@@ -133,31 +144,40 @@ fn annotated(
     })
 }
 
-/// The first line of each policy and template. The parser numbers them in order of the text, and prints each as it
-/// stands there, so each is found after the one before and what is blank or comment between them.
-fn lines_of(text: &str, set: &PolicySet) -> BTreeMap<PolicyId, usize> {
+/// Where a policy stands in a text.
+struct Place {
+    /// Its first line.
+    line: usize,
+    /// The byte behind it, where it was found.
+    end: Option<usize>,
+}
+
+/// Where each policy and template stands. The parser numbers them in order of the text, and prints each as it stands
+/// there, so each is found after the one before and what is blank or comment between them.
+fn places_of(text: &str, set: &PolicySet) -> BTreeMap<PolicyId, Place> {
     let policies = set.policies().map(|policy| (policy.id(), policy.to_string()));
     let templates = set
         .templates()
         .map(|template| (template.id(), template.to_string()));
     let mut sources: Vec<_> = policies.chain(templates).collect();
     sources.sort_by_key(|(id, _)| ordinal(id));
-    let mut lines = BTreeMap::new();
+    let mut places = BTreeMap::new();
     let (mut at, mut line) = (0, 1);
     for (id, source) in sources {
         let rest = text.get(at..).unwrap_or_default();
         let start = Some(blank_bytes(rest))
             .filter(|blank| rest.get(*blank..).is_some_and(|rest| rest.starts_with(&source)))
             .or_else(|| rest.find(&source));
+        let end = start.map(|start| at + start + source.len());
         // Should the parser ever print a policy otherwise, it is reported at the end of the one before.
         let start = start.unwrap_or(0);
         // Counted from the policy before, so that a long file is gone through once.
         line += newlines(rest, start);
-        lines.insert(id.clone(), line);
+        places.insert(id.clone(), Place { line, end });
         line += newlines(&source, source.len());
         at += start + source.len();
     }
-    lines
+    places
 }
 
 /// The parser calls the policies of a text `policy0`, `policy1`, …

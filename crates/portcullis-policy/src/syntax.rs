@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use cedar_policy::{Policy, pst};
+use cedar_policy_core::ast;
 
 use crate::{arguments::TagKeys, model::Action};
 
@@ -15,7 +16,7 @@ pub(crate) struct Syntax {
     pub(crate) actions: Vec<Action>,
     pub(crate) any_principal: bool,
     pub(crate) resource: ResourceScope,
-    /// What must hold besides, in the order in which it is evaluated.
+    /// What must hold besides, in the order in which it is evaluated: Cedar has made one condition of all clauses.
     pub(crate) clauses: Vec<pst::Clause>,
     pub(crate) reads: Reads,
 }
@@ -149,7 +150,10 @@ impl Syntax {
     /// # Errors
     /// What the library says, should it not give the tree of what it parsed itself.
     pub(crate) fn of(policy: &Policy) -> Result<Self, String> {
-        let tree = policy.to_pst().map_err(|error| error.to_string())?;
+        // `Policy::to_pst` parses the text of the policy once more, which takes longer than all else that is done
+        // with it; the tree that decides is there already.
+        let tree: &ast::Policy = policy.as_ref();
+        let tree = pst::Policy::try_from(tree.clone()).map_err(|error| error.to_string())?;
         let pst::Policy::Static(tree) = &tree else {
             return Err("it is linked to a template".to_owned());
         };

@@ -95,7 +95,7 @@ impl PolicyBase {
         let mut unmet = Vec::new();
         unmet.extend(scope(subject, &policy.syntax.resource));
         unmet.extend(principal(question, &policy.policy));
-        for clause in &policy.syntax.clauses {
+        for clause in policy.clauses() {
             let told = match clause {
                 pst::Clause::When(condition) => self.first_unmet(asked, condition),
                 pst::Clause::Unless(exception) => match self.holds(asked, exception) {

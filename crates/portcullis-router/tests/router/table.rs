@@ -32,16 +32,34 @@ const ASKED: Cell = ["needs-approval", "ok", "refused"];
 /// A person's yes is needed; the hook may only say no.
 const PERSON: Cell = ["needs-approval", "needs-approval", "refused"];
 
-/// The rows: what the policies say, then the cells of an ordinary tier, of full access, and of a tool that is under the
-/// floor or no longer what was trusted.
-const ROWS: [(&str, [Cell; 3]); 6] = [
+/// A policy that fails on each call.
+const FAILS: &str = "@id(\"fails\") @description(\"It overflows.\")
+    permit (principal, action == Mcp::Action::\"call\", resource) when { 9223372036854775807 + 1 == 0 };";
+
+/// The rows: what the rules say, then the cells of an ordinary tier, of full access, and of a tool that is under the
+/// floor or no longer what was trusted. With `!` in front, [`FAILS`] stands beside the rules.
+const ROWS: [(&str, [Cell; 3]); 8] = [
     ("default deny\nallow mcp.other.*", [DENIED, DENIED, DENIED]),
     ("default ask", [ASKED, ALLOWED, PERSON]),
     ("ask mcp.s.*", [ASKED, ALLOWED, PERSON]),
     ("always ask mcp.s.*", [PERSON, PERSON, PERSON]),
     ("allow mcp.s.*", [ALLOWED, ALLOWED, PERSON]),
     ("allow mcp.s.*\ndeny mcp.s.*", [DENIED, DENIED, DENIED]),
+    ("!allow mcp.s.*", [DENIED, DENIED, DENIED]),
+    ("!always ask mcp.s.*", [DENIED, DENIED, DENIED]),
 ];
+
+fn policies(row: &str) -> DecisionPoint {
+    let file = |name: &str, text: &str| PolicyFile {
+        name: name.to_owned(),
+        text: text.to_owned(),
+    };
+    let files = match row.strip_prefix('!') {
+        Some(rules) => vec![file("team.rules", rules), file("fails.cedar", FAILS)],
+        None => vec![file("team.rules", row)],
+    };
+    DecisionPoint::load(&files).unwrap()
+}
 
 /// A state in which the tool `changed` of this server was trusted for something else.
 fn trusted_before(spec: &ServerSpec) -> Keeping {
@@ -83,8 +101,12 @@ async fn every_cell_with_and_without_a_hook() {
                 .clone()
                 .map(|hook| Arc::new(Hook(hook)) as Arc<dyn ApprovalHandler>);
             let spec = scripted(&script);
-            let keeping = trusted_before(&spec);
-            let rig = Rig::start_keeping(spec, rules, handler, keeping).await;
+            let options = RouterOptions {
+                keeping: trusted_before(&spec),
+                policies: Arc::new(policies(rules)),
+                ..options("", handler)
+            };
+            let rig = Rig::start_options(spec, options).await;
             for tier in Tier::ALL {
                 let cell = if tier == Tier::FullAccess {
                     full_access
