@@ -1,6 +1,6 @@
-//! `import`, `init` and `check` as processes: what one prints, the other reads, and no secret is in any of it.
+//! `import`, `init` and `check` as processes: what one prints, the other reads.
 
-use portcullis_e2e::{Folder, Program};
+use portcullis_e2e::Folder;
 use serde_json::{Value, json};
 
 use crate::portcullis;
@@ -213,94 +213,4 @@ fn what_init_writes_is_good_as_it_is_and_is_never_overwritten() {
         edited
     );
     portcullis(&folder, &["init", "nowhere"]).run().exits(1);
-}
-
-const CANARY: &str = "CANARY0123456789abcdefXYZ";
-
-/// Servers with a secret in each place that one can stand in; those that start say all they were given and fail.
-fn planted(folder: &Folder) {
-    folder.write("secret.txt", CANARY);
-    folder.write("vars.env", format!("FROM_FILE={CANARY}\n"));
-    let file = folder.path("secret.txt");
-    let says = r#"echo "env $API_TOKEN $FROM_FILE $AT" >&2; echo "args $0 $*" >&2; exit 3"#;
-    let document = json!({"mcpServers": {
-        "env": {"command": "/bin/sh", "args": ["-c", says], "env": {
-            "API_TOKEN": CANARY, "AT": format!("${{file:{}}}", file.display()), "DSN": format!("postgres://u:{CANARY}@h/d"),
-        }},
-        "env-file": {"command": "/bin/sh", "args": ["-c", says], "envFile": folder.path("vars.env")},
-        "args": {"command": "/bin/sh", "args": ["-c", says, "x", format!("--token={CANARY}"), "--api-key", CANARY]},
-        "referred": {"command": "/bin/sh", "args": ["-c", says, "x", "--token=${env:PLANTED}"]},
-        "header": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": format!("Bearer {CANARY}"), "X-Api-Key": "${env:PLANTED}"}},
-        "query": {"url": format!("http://127.0.0.1:9/mcp?api_key={CANARY}")},
-        "path": {"url": format!("http://127.0.0.1:9/s/{CANARY}/mcp")},
-        "userinfo": {"url": format!("http://ada:{CANARY}@127.0.0.1:9/mcp")},
-        "line": {"command": format!("npx server --key {CANARY}")},
-        "types": {"command": "/bin/sh", "env": {"TOKEN": [CANARY]}, "args": CANARY},
-        "unknown": {"command": "/bin/sh", "password": CANARY, "auth": {"clientSecret": CANARY}},
-        "broken": {"command": "/bin/sh", "args": [format!("{CANARY} ${{env:NOT_THERE}}")]},
-    }});
-    let mut document = document;
-    for server in document["mcpServers"].as_object_mut().unwrap().values_mut() {
-        // Whoever waits for a server that never comes up waits this long.
-        server["timeoutSeconds"] = json!(1);
-    }
-    folder.write("planted.json", serde_json::to_string_pretty(&document).unwrap());
-    let yaml = format!(
-        "# {CANARY}\nmcp:\n  servers:\n    - {{name: a, command: /bin/sh, env: {{TOKEN: {CANARY}}}}}\n    - name: \"{CANARY}"
-    );
-    folder.write("broken.yaml", yaml);
-}
-
-fn silent(folder: &Folder, arguments: &[&str]) -> String {
-    let program: Program = portcullis(folder, arguments);
-    let finished = program
-        .env("PLANTED", CANARY)
-        .env("PORTCULLIS_LOG", "trace")
-        .run();
-    let all = format!("{}{}", finished.stdout, finished.stderr);
-    let start = all.find(CANARY).map(|at| at.saturating_sub(200));
-    let around = start.map(|start| {
-        String::from_utf8_lossy(&all.as_bytes()[start..])
-            .chars()
-            .take(400)
-            .collect::<String>()
-    });
-    assert_eq!(around, None, "{arguments:?} shows a secret");
-    assert!(!all.contains("panicked"), "{all}");
-    all
-}
-
-#[test]
-fn no_planted_secret_is_in_any_output() {
-    let folder = Folder::new();
-    planted(&folder);
-    folder.rules("default allow\n");
-    for format in ["text", "json"] {
-        for file in ["planted.json", "broken.yaml"] {
-            for command in ["check", "import"] {
-                let said = silent(&folder, &[command, file, "--format", format]);
-                assert!(said.len() > 100, "{said}");
-            }
-        }
-        let hub = [
-            "--config",
-            "planted.json",
-            "--preset",
-            "ask-by-default",
-            "--format",
-            format,
-        ];
-        let said = silent(&folder, &[["tools"].as_slice(), &hub].concat());
-        for server in ["env", "env-file", "args", "referred", "header", "query", "path"] {
-            assert!(said.contains(server), "nothing is said of {server}: {said}");
-        }
-        for server in ["env", "args", "referred", "query"] {
-            let capability = format!("mcp.{server}.read");
-            let arguments = format!(r#"{{"token": "{CANARY}"}}"#);
-            silent(
-                &folder,
-                &[["call", &capability, &arguments].as_slice(), &hub].concat(),
-            );
-        }
-    }
 }

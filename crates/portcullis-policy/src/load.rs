@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    thread,
 };
 
 use cedar_policy::{Policy, PolicyId, PolicySet, ValidationMode, ValidationWarning, Validator, pst};
@@ -137,7 +138,18 @@ pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result
         .chain(files)
         .map(|file| (file.name.as_str(), file.text.as_str()))
         .collect();
-    errors.extend(validation_errors(model, &policies, &places, &texts));
+    // Cedar's validation takes about as long as all that is done with the syntax, and both only read.
+    let validate = || validation_errors(model, &policies, &places, &texts);
+    let (invalid, indexed) = thread::scope(|scope| {
+        let validated = thread::Builder::new().spawn_scoped(scope, validate);
+        let indexed = indexed(&policies, &places);
+        let invalid = match validated {
+            Ok(validated) => validated.join().unwrap_or_else(|_| vec![panicked()]),
+            Err(_) => validate(),
+        };
+        (invalid, indexed)
+    });
+    errors.extend(invalid);
     if !errors.is_empty() {
         errors.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
         return Err(PolicyErrors(errors));
@@ -145,11 +157,11 @@ pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result
     let mut references: Vec<_> = places.values().cloned().collect();
     in_order(&mut references);
     let digest = digest(always_loaded.iter().chain(files));
-    let indexed = indexed(&policies, &places)?;
+    let (indexed, index) = indexed?;
     Ok(PolicyBase {
         model,
         policies,
-        index: Index::of(indexed.iter().map(|policy| &policy.syntax)),
+        index,
         indexed,
         sets: Mutex::default(),
         about: Default::default(),
@@ -163,7 +175,7 @@ pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result
 fn indexed(
     policies: &PolicySet,
     places: &HashMap<PolicyId, PolicyRef>,
-) -> Result<Vec<IndexedPolicy>, PolicyErrors> {
+) -> Result<(Vec<IndexedPolicy>, Index), PolicyErrors> {
     let each = policies.policies().map(|policy| {
         let syntax = Syntax::of(policy).map_err(|error| {
             let place = places.get(policy.id());
@@ -176,7 +188,15 @@ fn indexed(
             written: OnceLock::new(),
         })
     });
-    each.collect()
+    let indexed: Vec<_> = each.collect::<Result<_, _>>()?;
+    let index = Index::of(indexed.iter().map(|policy| &policy.syntax));
+    Ok((indexed, index))
+}
+
+/// What was not validated is not used.
+fn panicked() -> PolicyError {
+    let problem = PolicyProblem::Internal("the validation came to no end".to_owned());
+    PolicyError::new("", 1, problem)
 }
 
 /// Sorts by file, line and id.

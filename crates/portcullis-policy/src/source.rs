@@ -112,26 +112,25 @@ fn annotated(
     errors: &mut Vec<PolicyError>,
 ) -> Option<LoadedPolicy> {
     let mut report = |problem| errors.push(PolicyError::new(&file.name, line, problem));
-    for (name, _) in policy
-        .annotations()
-        .filter(|(name, _)| !matches!(*name, "id" | "description" | UNTESTED))
-    {
-        report(PolicyProblem::UnknownAnnotation(name.to_owned()));
+    let (mut id, mut description) = (None, None);
+    // `Policy::annotation` parses the name that it is asked for, each time.
+    for (name, value) in policy.annotations() {
+        let given = Some(value).filter(|value| !value.trim().is_empty());
+        match name {
+            "id" => id = given,
+            "description" => description = given,
+            UNTESTED if given.is_none() => report(PolicyProblem::UntestedWithoutReason),
+            UNTESTED => {}
+            other => report(PolicyProblem::UnknownAnnotation(other.to_owned())),
+        }
     }
-    if policy
-        .annotation(UNTESTED)
-        .is_some_and(|reason| reason.trim().is_empty())
-    {
-        report(PolicyProblem::UntestedWithoutReason);
-    }
-    let mut required = |name: &'static str| {
-        let value = policy.annotation(name).filter(|value| !value.trim().is_empty());
+    let mut required = |name, value: Option<&str>| {
         if value.is_none() {
             report(PolicyProblem::MissingAnnotation(name));
         }
         value.map(str::to_owned)
     };
-    let (id, description) = (required("id"), required("description"));
+    let (id, description) = (required("id", id), required("description", description));
     let reference = PolicyRef {
         id: id?,
         file: file.name.clone(),
