@@ -51,17 +51,25 @@ pub(crate) fn pace() -> tokio::time::Interval {
     pace
 }
 
-/// Makes ill and well again those that need it, until it is dropped.
+/// Makes ill and well again those that need it, until it is dropped. Off the runtime's threads: the disk is busy with
+/// what the misfits note, and the hub that is measured must not wait for it.
 pub(crate) async fn cure_some(folder: &Path, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     loop {
-        for file in (0..MISFITS).filter_map(|number| cure(folder, number)) {
-            if random.random_range(0..3) == 0 {
-                let _ = fs::remove_file(&file);
-            } else {
-                fs::write(&file, "").unwrap();
+        let changes: Vec<_> = (0..MISFITS)
+            .filter_map(|number| cure(folder, number))
+            .map(|file| (file, random.random_range(0..3) == 0))
+            .collect();
+        let change = move || {
+            for (file, ill) in changes {
+                if ill {
+                    let _ = fs::remove_file(&file);
+                } else {
+                    fs::write(&file, "").unwrap();
+                }
             }
-        }
+        };
+        tokio::task::spawn_blocking(change).await.unwrap();
         sleep(CURE_EVERY).await;
     }
 }
