@@ -212,4 +212,39 @@ mod tests {
         let idle = Instant::now();
         assert_eq!(asking.renews(idle, patience), None, "that was long ago");
     }
+
+    /// Never answers, and notes that it is not asked any more.
+    #[derive(Debug, Default)]
+    struct Absent(Arc<AtomicUsize>);
+
+    struct Gone(Arc<AtomicUsize>);
+
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl ElicitationResponder for Absent {
+        fn respond(&self, _: ServerId, _: ElicitationRequest) -> BoxFuture<'_, ElicitationReply> {
+            let gone = Gone(Arc::clone(&self.0));
+            Box::pin(async move {
+                let _gone = gone;
+                std::future::pending().await
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_nobody_answers_is_over_in_time_and_whoever_was_asked_hears_it() {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let asking = Asking::new(Some(Arc::new(Absent(Arc::clone(&ended)))));
+        let began = Instant::now();
+        let answer = asking.ask(&"s".parse().unwrap(), question(), Holds::Any).await;
+        assert_eq!(answer.action, ElicitationAction::Cancel);
+        assert_eq!(
+            (began.elapsed(), ended.load(Ordering::Relaxed), asking.lock().open),
+            (WAIT, 1, 0)
+        );
+    }
 }

@@ -28,6 +28,10 @@ use crate::{
 /// How long telling a server that a call is cancelled may take before it is given up.
 const CANCEL_WAIT: Duration = Duration::from_secs(5);
 
+/// How much longer than a call may take what is below waits for its answer. The call's own deadline ends it, and tells
+/// the server; were both due at once, a busy machine would let chance decide.
+const BACKSTOP: Duration = Duration::from_secs(5);
+
 /// One live connection to a server. Calls go straight through it, past every mailbox.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -201,7 +205,7 @@ impl Attempt<'_> {
         let mut request = CallToolRequest::new(params);
         request.extensions.insert(RawArguments(self.arguments));
         let left = self.within.end().saturating_duration_since(Instant::now());
-        request.extensions.insert(CallCap(left));
+        request.extensions.insert(CallCap(left + BACKSTOP));
         request.extensions.insert(Arc::clone(ticket));
         request
     }

@@ -1,6 +1,7 @@
 //! The whole crate against real processes: this very program, started again as a scripted server.
 
 mod calls;
+mod cases;
 mod closing;
 mod life;
 mod lists;

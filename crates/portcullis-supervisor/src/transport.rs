@@ -341,6 +341,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         };
         match read {
             Ok(0) => {
+                // First of all: whoever hears from the last half line how a call ended finds no connection here.
+                self.closed.cancel();
                 self.decoder.finish();
                 self.phase = Phase::Ending(OUTPUT_CLOSED.to_owned());
             }

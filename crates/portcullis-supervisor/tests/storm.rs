@@ -1,6 +1,6 @@
 //! Two storms: a race of many callers against a server that is killed and restarted all the time, and a chaos of
 //! servers that misbehave in every way beside a few that are well. The program plays every part: the runner, the hub,
-//! the warden (through `init`), the servers.
+//! the warden (through `init`), the servers, and the driver that runs the misbehaving ones without a hub.
 //!
 //! A short run of each is part of the tests; `cargo xtask race` and `cargo xtask chaos --minutes N` are the long ones.
 
@@ -16,11 +16,20 @@
 #[path = "storm/chaos.rs"]
 mod chaos;
 #[cfg(target_os = "linux")]
+#[path = "storm/driver.rs"]
+mod driver;
+#[cfg(target_os = "linux")]
+#[path = "storm/load.rs"]
+mod load;
+#[cfg(target_os = "linux")]
 #[path = "storm/misfits.rs"]
 mod misfits;
 #[cfg(target_os = "linux")]
 #[path = "storm/race.rs"]
 mod race;
+#[cfg(target_os = "linux")]
+#[path = "storm/report.rs"]
+mod report;
 #[cfg(target_os = "linux")]
 #[path = "storm/rig.rs"]
 mod rig;
@@ -36,8 +45,8 @@ fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["server", _mark, script @ ..] => portcullis_testkit::run(script.iter().map(Into::into)),
-        ["load", mark, folder, seed] => chaos::load(mark, folder, seed.parse().unwrap()),
+        ["server", script @ ..] => portcullis_testkit::run(script.iter().map(Into::into)),
+        ["drive", mark, folder, seed] => driver::drive(mark, folder.as_ref(), seed.parse().unwrap()),
         ["race", options @ ..] => race::run(&race::Options::parse(options)),
         ["chaos", options @ ..] => chaos::run(&chaos::Options::parse(options)),
         ["--list", ..] => std::process::ExitCode::SUCCESS,

@@ -248,7 +248,7 @@ impl Engine {
             return Flow::Go;
         }
         match request.method {
-            "tools/list" => self.on_list(request),
+            "tools/list" => return self.on_list(request),
             "tools/call" => return self.on_call(request),
             "subscriptions/listen" if self.is_modern(request) => self.on_listen(request),
             method => match script.methods.get(method) {

@@ -231,7 +231,7 @@ fn on_post(stream: &TcpStream, shared: &Shared, head: &Head, body: &[u8]) -> io:
         session.tell(body)?;
         return empty(stream, "202 Accepted");
     };
-    let lines = session.listen(Some(id.get()));
+    let lines = session.listen(Some(id.get()), shared.replies == HttpReplies::Events);
     session.tell(body)?;
     match shared.replies {
         HttpReplies::Events => events(stream, &opened, &lines),
@@ -247,7 +247,7 @@ fn on_get(stream: &TcpStream, shared: &Shared, head: &Head) -> io::Result<()> {
     let id = head.session.clone().unwrap_or_default();
     let session = shared.sessions().get(&id).cloned();
     match session.filter(|session| session.is_open()) {
-        Some(session) => events(stream, "", &session.listen(None)),
+        Some(session) => events(stream, "", &session.listen(None, true)),
         None => empty(stream, "405 Method Not Allowed"),
     }
 }

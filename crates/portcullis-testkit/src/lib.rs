@@ -6,6 +6,9 @@
 //! `portcullis-scripted-server --script JSON`; [`serve`] plays one in the same process over any pair of pipes, and
 //! [`serve_stdio`] over the process's own; [`HttpServer`] plays it over streamable HTTP, on a port of loopback.
 //!
+//! [`cases`] gives a server for each way in which servers are known to go wrong, with what a client should make of
+//! it: a client's test goes through them all.
+//!
 //! For tests of one's own on stdio: a test that does nothing but `serve_stdio` of the script in a variable, and the
 //! test program, started again with that test's name alone, as the server's command. A binary of one line around
 //! [`run`] does as well.
@@ -34,6 +37,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cases;
 pub mod demo;
 mod engine;
 mod error;
@@ -44,6 +48,7 @@ mod process;
 mod program;
 mod script;
 
+pub use cases::{Case, Ends, cases};
 pub use engine::{ExitReason, serve};
 pub use error::Error;
 pub use http::{HttpReplies, HttpServer};

@@ -1,5 +1,6 @@
 //! What a scripted server is and does: data, with a builder.
 
+mod bad_reply;
 mod behaviour;
 mod handshake;
 mod limits;
@@ -13,7 +14,8 @@ use serde_json::Value;
 
 use crate::Error;
 
-pub use behaviour::{BadReply, Behaviour, CrashPoint};
+pub use bad_reply::BadReply;
+pub use behaviour::{Behaviour, CrashPoint};
 pub use handshake::{Discover, Era, Handshake, Noise, Noises};
 pub use listing::{ListReply, Listing, Page, Paging, Shown, Tool};
 pub use process::{AtEof, Descendant, Detach, Process, UnlessFile};

@@ -4,6 +4,7 @@
 
 mod approvals;
 mod calls;
+mod elicitation;
 mod events;
 mod large;
 mod pins;

@@ -483,3 +483,18 @@ async fn the_end_of_the_connection_fails_each_call_truly() {
         }
     }
 }
+
+/// Where both are due at once, chance would decide whether the server hears that nobody waits any more.
+#[tokio::test(start_paused = true)]
+async fn what_is_below_waits_longer_than_the_call_itself() {
+    let attempt = Attempt {
+        tool: "t",
+        arguments: "{}".into(),
+        round: Round::default(),
+        within: CallDeadline::from_now(Timeouts::uniform(IDLE)),
+        cancel: None,
+    };
+    let request = attempt.request(&Arc::default());
+    let CallCap(cap) = request.extensions.get::<CallCap>().unwrap();
+    assert!(*cap > IDLE, "{cap:?}");
+}

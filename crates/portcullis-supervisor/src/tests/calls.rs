@@ -168,42 +168,36 @@ async fn what_a_server_may_not_ask_is_refused() {
     }
 }
 
-/// Report 18 over real pipes: each bad reply fails its own call at once; the connection and its process live on.
+/// Report 18 with another call in flight: a bad reply that says whose it is fails its own call at once; one that does
+/// not is blamed on nobody, and its call ends by its deadline. The other call waits on.
 #[tokio::test]
-async fn bad_replies_fail_their_call_and_no_more() {
-    let bad = [
-        BadReply::NotANumber,
-        BadReply::Nesting(500),
-        BadReply::BadUtf8,
-        BadReply::Batch,
-        BadReply::NoJsonrpc,
-        BadReply::StringErrorCode,
-        BadReply::ResultAndError,
-        BadReply::NeitherResultNorError,
-        BadReply::WrongIdType,
-        BadReply::NullId,
-        BadReply::Truncated,
-        BadReply::Twice,
-        BadReply::EmbeddedNewline,
-        BadReply::TwoOnALine,
-        BadReply::BomAndCrLf,
-    ];
-    let script = (0..).zip(bad).fold(
-        Script::new("s").tool(Tool::new("pid", Behaviour::Pid)),
-        |script, (at, bad)| {
-            let at: usize = at;
-            script.tool(Tool::new(&format!("bad-{at}"), Behaviour::BadReply(bad)))
-        },
+async fn a_bad_reply_beside_another_call_fails_its_own_alone() {
+    const WAIT: Duration = Duration::from_millis(500);
+    let folder = tempfile::tempdir().unwrap();
+    let waits = folder.path().join("waits");
+    let script = BadReply::KINDS.iter().fold(
+        Script::new("s").tool(Tool::new("wait", Behaviour::record(&waits, Behaviour::Mute))),
+        |script, kind| script.tool(Tool::new(&kind.name(), Behaviour::BadReply(*kind))),
     );
     let rig = Rig::start([scripted(&script)]).await;
-    let pid = rig.text("s", "pid").await;
-    for (at, kind) in bad.iter().enumerate() {
-        let tool = format!("bad-{at}");
-        let answer = timeout(AT_ONCE, rig.call("s", &tool, "{}")).await;
-        match answer.unwrap_or_else(|_| panic!("{kind:?} is waited for")) {
-            Ok(_) | Err(CallFault::BadReply { .. } | CallFault::Rpc { .. }) => {}
-            Err(other) => panic!("{kind:?}: {other:?}"),
+    let ready = rig.ready("s").await;
+    let other = ready.clone();
+    let other =
+        tokio::spawn(async move { other.call("wait", "{}".into(), Timeouts::uniform(PATIENCE)).await });
+    eventually("it waits", || !lines(&waits).is_empty()).await;
+    for kind in BadReply::KINDS {
+        let patience = if kind.names_its_call() { PATIENCE } else { WAIT };
+        let began = Instant::now();
+        let answer = ready
+            .call(&kind.name(), "{}".into(), Timeouts::uniform(patience))
+            .await;
+        assert!(began.elapsed() < WAIT + AT_ONCE, "{kind:?}: {answer:?}");
+        match answer {
+            Ok(_) | Err(CallFault::BadReply { .. } | CallFault::Rpc { .. }) if kind.names_its_call() => {}
+            Err(CallFault::TimedOut { sent: true, .. }) if !kind.names_its_call() => {}
+            other => panic!("{kind:?}: {other:?}"),
         }
-        assert_eq!(rig.text("s", "pid").await, pid, "{kind:?}");
+        assert!(!other.is_finished(), "{kind:?}: another call was blamed");
     }
+    other.abort();
 }

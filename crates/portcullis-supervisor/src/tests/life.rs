@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use portcullis_testkit::{Behaviour, Discover, Era, Handshake, Noise, Noises, Process, Tool, UnlessFile};
+use portcullis_testkit::{
+    Behaviour, Discover, Era, Handshake, ListReply, Noise, Noises, Process, Tool, UnlessFile,
+};
 
 use super::*;
 use crate::server::ServerMessage;
@@ -191,6 +193,41 @@ async fn a_crash_in_a_call_is_told_at_once_and_healed() {
     again.call("pid", "{}".into(), upstream.timeouts()).await.unwrap();
     assert!(again.version() > ready.version());
     assert_eq!(lines(&done).len(), 1);
+}
+
+/// A server that ends the moment that it is connected, often before its actor hears that it was: no call hangs, none is
+/// answered, one process is there at a time, and it is given up as one that never comes up.
+#[tokio::test]
+async fn a_server_that_ends_once_it_is_listed_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("pids");
+    let script = Script::new("s")
+        .tool(Tool::new("echo", Behaviour::Echo))
+        .list_reply(ListReply::ThenExit { code: 3 });
+    let script = counted(script, &started);
+    let mut rig = Rig::start_with([scripted(&script)], |options| {
+        options.lifecycle.park_after = 12;
+        options.lifecycle.base = Duration::from_millis(1);
+        options.lifecycle.cap = Duration::from_millis(5);
+    })
+    .await;
+    let upstream = rig.upstream("s").clone();
+    let calling = tokio::spawn(async move {
+        loop {
+            let within = crate::CallDeadline::from_now(Timeouts::uniform(PATIENCE));
+            match upstream.call("echo", "{}".into(), within).await {
+                Err(CallFault::Unavailable { state, .. }) => break state,
+                Err(CallFault::NotSent { .. } | CallFault::OutcomeUnknown { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    let (reason, _) = rig.until("s", "parked").await;
+    assert!(reason.contains("the server ended"), "{reason}");
+    assert_eq!(timeout(PATIENCE, calling).await.unwrap().unwrap(), "parked");
+    rig.supervisor.shutdown().await.unwrap();
+    assert!(pids(&started).len() >= 12);
+    assert!(pids(&started).into_iter().all(|pid| !is_alive(pid)));
 }
 
 /// Report 40: a server that closes only its output has ended too; what is left of it is stopped.

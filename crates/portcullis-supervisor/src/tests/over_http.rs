@@ -5,7 +5,7 @@ use portcullis_testkit::{BadReply, Behaviour, HttpReplies, HttpServer, Tool};
 
 use super::*;
 
-fn reached(server: &HttpServer) -> ServerSpec {
+pub(super) fn reached(server: &HttpServer) -> ServerSpec {
     let mut spec = stdio("s", Path::new("/nowhere"), &[], &[]);
     let origin = format!("http://{}", server.address());
     spec.transport = TransportSpec::Http(HttpSpec {

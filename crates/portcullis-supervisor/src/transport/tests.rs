@@ -357,6 +357,22 @@ async fn the_end_of_the_stream_fails_all_that_wait() {
     assert!(rig.transport.receive().await.is_none(), "the end stays the end");
 }
 
+/// A reply that breaks off tells its call that the server ended: whoever hears so, and calls again, finds no connection
+/// here rather than one that is about to end.
+#[tokio::test]
+async fn who_hears_of_half_a_reply_finds_the_connection_closed() {
+    let mut rig = Rig::new();
+    rig.call(1).await;
+    rig.speak
+        .write_all(br#"{"jsonrpc":"2.0","id":1,"result":{"content":"#)
+        .await
+        .unwrap();
+    rig.speak.shutdown().await.unwrap();
+    let (id, result) = rig.next().await;
+    assert!(id == RequestId::Number(1) && result.is_err(), "{result:?}");
+    assert!(rig.closed.is_cancelled());
+}
+
 /// What a writer does with what it is given.
 #[derive(Debug, Clone, Copy)]
 enum Pipe {

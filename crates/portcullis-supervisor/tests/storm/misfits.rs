@@ -16,26 +16,14 @@ pub(crate) const TOOLS: [&str; 14] = [
     "bad-0", "bad-1", "bad-2",
 ];
 
-const BAD: [BadReply; 14] = [
-    BadReply::NotANumber,
-    BadReply::Nesting(500),
-    BadReply::BadUtf8,
-    BadReply::Batch,
-    BadReply::NoJsonrpc,
-    BadReply::StringErrorCode,
-    BadReply::ResultAndError,
-    BadReply::NeitherResultNorError,
-    BadReply::WrongIdType,
-    BadReply::NullId,
-    BadReply::Truncated,
-    BadReply::Twice,
-    BadReply::EmbeddedNewline,
-    BadReply::TwoOnALine,
-];
-
 /// The file without which the server of this number exits at once, where it is one of those.
 pub(crate) fn cure(folder: &Path, number: u64) -> Option<std::path::PathBuf> {
     (number % 5 == 1).then(|| folder.join(format!("cure-{number}")))
+}
+
+/// Where each notes that it starts.
+pub(crate) fn starts(folder: &Path) -> std::path::PathBuf {
+    folder.join("starts")
 }
 
 /// What one notes that it executes.
@@ -46,8 +34,8 @@ pub(crate) fn record(folder: &Path, number: u64) -> std::path::PathBuf {
 /// The one of this number.
 pub(crate) fn misfit(folder: &Path, number: u64) -> Script {
     let bad = |which: u64| {
-        let at = usize::try_from(number * 3 + which).unwrap() % BAD.len();
-        Behaviour::BadReply(*BAD.get(at).unwrap())
+        let at = usize::try_from(number * 3 + which).unwrap() % BadReply::KINDS.len();
+        Behaviour::BadReply(*BadReply::KINDS.get(at).unwrap())
     };
     let mut script = Script::new(&format!("misfit-{number}"))
         .handshake(match number % 10 {
@@ -124,16 +112,15 @@ fn noise(number: u64) -> Noises {
 }
 
 fn process(folder: &Path, number: u64) -> Process {
-    let pids = folder.join("pids");
     let descendant = Descendant {
         seconds: 600,
         detach: Detach::Session,
         ignore_term: true,
         holds_stdout: false,
-        pid_file: Some(pids.clone()),
+        pid_file: None,
     };
     Process {
-        pid_file: Some(pids),
+        pid_file: Some(starts(folder)),
         exit_unless: cure(folder, number).map(|file| UnlessFile { file, code: 3 }),
         ignore_term: number % 8 == 2,
         descendants: if number % 10 == 4 {

@@ -4,7 +4,6 @@ use std::{
     fs,
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
 
 use portcullis_config::{
@@ -24,20 +23,20 @@ impl Sources for Host {
     }
 }
 
-/// A server that plays `script`, by this very program, with `mark` among its arguments.
+/// The variable in which each server, and what it leaves behind, carries the mark of its run.
+pub(crate) const MARK: &str = "STORM_MARK";
+
+/// A server that plays `script`, by this very program, with `mark` in its environment.
 pub(crate) fn spec(script: &Script, mark: &str, timeouts: Timeouts) -> ServerSpec {
-    let words = ["server", mark, "--script"].map(Template::literal);
+    let words = ["server", "--script", &script.to_json()].map(Template::literal);
     ServerSpec {
         id: script.name.parse().unwrap(),
         display_name: script.name.clone(),
         description: None,
         transport: TransportSpec::Stdio(StdioSpec {
             program: std::env::current_exe().unwrap(),
-            args: words
-                .into_iter()
-                .chain([Template::literal(&script.to_json())])
-                .collect(),
-            env: Default::default(),
+            args: words.into(),
+            env: [(MARK.to_owned(), Template::literal(mark))].into(),
             inherit_env: Default::default(),
             cwd: Some("/".into()),
         }),
@@ -65,29 +64,20 @@ pub(crate) fn new_mark() -> String {
 
 /// The processes that carry `mark`.
 pub(crate) fn marked(mark: &str) -> Vec<i32> {
+    let wanted = format!("{MARK}={mark}");
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // One that ended meanwhile, or a zombie: no arguments.
-        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let mut words = words.split(|byte| *byte == 0);
-        if words.any(|word| word == mark.as_bytes()) && pid != i32::try_from(std::process::id()).unwrap() {
+        // One that ended meanwhile, or a zombie: no variables.
+        let variables = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let mut variables = variables.split(|byte| *byte == 0);
+        if variables.any(|variable| variable == wanted.as_bytes()) {
             found.push(pid);
         }
     }
     found
-}
-
-/// Whether a process is there, and more than a zombie.
-pub(crate) fn is_alive(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(')')
-        .next()
-        .and_then(|rest| rest.split_whitespace().next());
-    state.is_some_and(|state| state != "Z")
 }
 
 pub(crate) fn descriptors() -> usize {
@@ -120,12 +110,19 @@ pub(crate) fn option(words: &[&str], name: &str) -> Option<u64> {
 }
 
 /// The value below which `part` of the sorted values lie.
-pub(crate) fn quantile(sorted: &[Duration], part: f64) -> Duration {
+pub(crate) fn quantile<T: Copy + Default>(sorted: &[T], part: f64) -> T {
     let at = (sorted.len() as f64 * part) as usize;
     sorted
         .get(at.min(sorted.len().saturating_sub(1)))
         .copied()
         .unwrap_or_default()
+}
+
+/// The value in the middle.
+pub(crate) fn median<T: Copy + Default + PartialOrd>(values: &[T]) -> T {
+    let mut values = values.to_vec();
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    quantile(&values, 0.5)
 }
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {

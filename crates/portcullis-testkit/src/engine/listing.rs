@@ -14,12 +14,17 @@ use crate::{ListReply, Paging, Tool};
 type Cut<'a> = (Vec<&'a Tool>, Option<String>);
 
 impl Engine {
-    pub(super) fn on_list(self: &Arc<Self>, request: &Request<'_>) {
+    pub(super) fn on_list(self: &Arc<Self>, request: &Request<'_>) -> Flow {
         self.make_noise(&self.script.noise.before_list);
         match &self.script.listing.reply {
             ListReply::Answer => self.sink.line(self.page_frame(request)),
             ListReply::Raw(result) => self.reply(request.id, result),
             ListReply::Silence => {}
+            ListReply::Exit { code } => return Flow::Exit(*code),
+            ListReply::ThenExit { code } => {
+                self.sink.line(self.page_frame(request));
+                return Flow::Exit(*code);
+            }
             ListReply::Error { code, message } => {
                 self.sink.line(error_frame(request.id, *code, message, None))
             }
@@ -38,6 +43,7 @@ impl Engine {
                 }
             }
         }
+        Flow::Go
     }
 
     /// The tools that are there now, each with its place in the script.

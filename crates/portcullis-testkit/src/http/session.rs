@@ -1,8 +1,9 @@
 use std::{
+    collections::VecDeque,
     io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread,
 };
@@ -29,11 +30,15 @@ pub(super) struct Line {
 struct Streams {
     over: bool,
     open: Vec<Stream>,
+    /// What was said while there was no stream for it: the next one has it first.
+    unheard: VecDeque<Vec<u8>>,
 }
 
 struct Stream {
     /// The raw id of the request that the stream answers; none for one that only listens.
     answers: Option<String>,
+    /// Whether what is no reply can go there too: a single JSON body has no room for it.
+    hears: bool,
     lines: SyncSender<Line>,
 }
 
@@ -87,13 +92,21 @@ impl Session {
         }
     }
 
-    /// The lines for the request of this raw id, or for one that only listens. They end where the session does.
-    pub(super) fn listen(&self, answers: Option<&str>) -> Receiver<Line> {
+    /// The lines for the request of this raw id, or for one that only listens; `hears` says whether what is said
+    /// meanwhile may come there too. They end where the session does.
+    pub(super) fn listen(&self, answers: Option<&str>, hears: bool) -> Receiver<Line> {
         let (lines, receiver) = sync_channel(QUEUE);
         let mut streams = self.streams();
+        if hears {
+            // As many as a stream holds, at most.
+            for bytes in streams.unheard.drain(..) {
+                let _ = lines.try_send(Line { bytes, last: false });
+            }
+        }
         if !streams.over {
             streams.open.push(Stream {
                 answers: answers.map(str::to_owned),
+                hears,
                 lines,
             });
         }
@@ -132,8 +145,19 @@ impl Session {
             }
             return;
         }
-        if let Some(stream) = streams.open.last() {
-            let _ = stream.lines.try_send(Line { bytes, last: false });
+        let mut line = Line { bytes, last: false };
+        while let Some(at) = streams.open.iter().rposition(|stream| stream.hears) {
+            match streams.open.get(at).map(|stream| stream.lines.try_send(line)) {
+                // Its client is gone.
+                Some(Err(TrySendError::Disconnected(unsent))) => {
+                    streams.open.remove(at);
+                    line = unsent;
+                }
+                _ => return,
+            }
+        }
+        if streams.unheard.len() < QUEUE {
+            streams.unheard.push_back(line.bytes);
         }
     }
 

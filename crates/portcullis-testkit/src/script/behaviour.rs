@@ -3,6 +3,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::BadReply;
+
 /// What a call of a tool does. Times are in milliseconds, at most ten minutes each; sizes are at most 256 MiB.
 ///
 /// A call that waits ends without a reply when the client cancels it, as the specification asks (MCP, section
@@ -283,56 +285,6 @@ pub enum CrashPoint {
     MidReply,
     /// When the reply is sent.
     AfterReply,
-}
-
-/// A reply that is not as it should be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BadReply {
-    /// The number `NaN` in the result.
-    NotANumber,
-    /// The number `1e999` in the result.
-    HugeNumber,
-    /// The lone surrogate `\ud800` in a text.
-    LoneSurrogate,
-    /// Arrays nested so deep.
-    Nesting(u64),
-    /// A byte in a text that is not UTF-8.
-    BadUtf8,
-    /// The reply as the only element of a batch.
-    Batch,
-    /// No `jsonrpc` member.
-    NoJsonrpc,
-    /// An error whose code is a string.
-    StringErrorCode,
-    /// Both `result` and `error`.
-    ResultAndError,
-    /// Neither `result` nor `error`.
-    NeitherResultNorError,
-    /// A number as id comes back as a string, a string as an array.
-    WrongIdType,
-    /// An id that was never used.
-    UnknownId,
-    /// The id `null`.
-    NullId,
-    /// No id.
-    NoId,
-    /// A result that is no object.
-    ResultNoObject,
-    /// Text that is no JSON.
-    NotJson,
-    /// Half the reply and then a newline.
-    Truncated,
-    /// Two replies to the same call.
-    Twice,
-    /// A raw newline inside a text, which makes two lines.
-    EmbeddedNewline,
-    /// Two messages on one line.
-    TwoOnALine,
-    /// A line of that many bytes that has no end; after it nothing is sent any more.
-    EndlessLine(u64),
-    /// A good reply with a byte order mark in front and a carriage return at its end.
-    BomAndCrLf,
 }
 
 fn png() -> String {

@@ -262,4 +262,14 @@ pub enum ListReply {
     },
     /// It is answered with this raw JSON as `result`.
     Raw(String),
+    /// The server ends when it is asked.
+    Exit {
+        /// Exit code.
+        code: u8,
+    },
+    /// It is answered at once, and then the server ends.
+    ThenExit {
+        /// Exit code.
+        code: u8,
+    },
 }

@@ -247,3 +247,18 @@ fn modern_clients_hear_of_changes_where_they_listen() {
     session.send(&call);
     assert_eq!(session.reply()["id"], 9, "nobody listens any more");
 }
+
+#[test]
+fn a_server_that_ends_in_its_listing() {
+    let list = r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#;
+    let mut session = Session::open(&three().list_reply(ListReply::Exit { code: 5 }));
+    session.send(list);
+    session.check_output_ended();
+    session.check_ended(ExitReason::Scripted(5));
+
+    let mut session = Session::open(&three().list_reply(ListReply::ThenExit { code: 6 }));
+    session.send(list);
+    assert_eq!(session.reply()["id"], json!(3));
+    session.check_output_ended();
+    session.check_ended(ExitReason::Scripted(6));
+}
