@@ -34,6 +34,8 @@ mod folder;
 
 mod hash;
 
+mod parts;
+
 mod temp;
 
 mod layout;

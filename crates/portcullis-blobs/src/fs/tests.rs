@@ -16,6 +16,8 @@ use crate::Hash;
 
 mod keeping;
 
+mod large;
+
 struct Fixture {
     parent: TempDir,
     runtime: tokio::runtime::Runtime,
