@@ -36,6 +36,8 @@ mod hash;
 
 mod parts;
 
+mod steps;
+
 mod temp;
 
 mod layout;

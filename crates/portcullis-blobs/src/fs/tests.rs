@@ -14,6 +14,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::Hash;
 
+mod durable;
+
 mod keeping;
 
 mod large;
