@@ -15,40 +15,54 @@ use super::parts::Parts;
 /// (BLAKE3, section 2.1); the last one may be shorter.
 pub(super) const PART_BYTES: usize = 512 << 10;
 
+/// From which size on calling a second thread is worth it.
+const HELPED_BYTES: usize = 1 << 20;
+
 /// What stands for a part in the hash of the whole: its number, counted from 0, and its value.
 pub(super) type Value = (usize, ChainingValue);
 
 /// The hash of content that lies in memory, while it is being found.
 pub(super) struct Hashing {
-    parts: Parts<(usize, Bytes), Value>,
-    size_bytes: u64,
+    content: Bytes,
+    /// Where there is enough for two.
+    parts: Option<Parts<(usize, Bytes), Value>>,
 }
 
 impl Hashing {
-    /// Begins with `content`, which is longer than one part.
+    /// Lets another thread begin, where `content` is worth it.
     pub(super) fn begin(content: &Bytes) -> Self {
-        let starts = (0..content.len()).step_by(PART_BYTES);
-        let parts = starts.map(|at| content.slice(at..content.len().min(at + PART_BYTES)));
         Self {
-            parts: Parts::begin(parts.enumerate().collect(), |(number, part): (_, Bytes)| {
-                let mut hasher = hasher_of(number);
-                hasher.update(&part);
-                (number, hasher.finalize_non_root())
-            }),
-            size_bytes: content.len() as u64,
+            content: content.clone(),
+            parts: (content.len() >= HELPED_BYTES).then(|| Parts::begin(parts_of(content), value_of)),
         }
     }
 
     /// Whether it is there, but for at most one part.
     pub(super) fn is_near(&self) -> bool {
-        self.parts.all_begun()
+        self.parts.as_ref().is_none_or(Parts::all_begun)
     }
 
-    /// The hash. `None` where the other thread came to grief.
-    pub(super) fn finish(self) -> Option<Hash> {
-        let mut values = self.parts.finish()?;
-        root(&mut values, self.size_bytes)
+    /// Does what is left, and gives the hash.
+    pub(super) fn finish(self) -> Hash {
+        let size_bytes = self.content.len() as u64;
+        let values = self.parts.and_then(Parts::finish);
+        values
+            .and_then(|mut values| root(&mut values, size_bytes))
+            // It is not worth two, or the other thread came to grief.
+            .unwrap_or_else(|| Hash::of(&self.content))
     }
+}
+
+fn parts_of(content: &Bytes) -> Vec<(usize, Bytes)> {
+    let starts = (0..content.len()).step_by(PART_BYTES);
+    let parts = starts.map(|at| content.slice(at..content.len().min(at + PART_BYTES)));
+    parts.enumerate().collect()
+}
+
+fn value_of((number, part): (usize, Bytes)) -> Value {
+    let mut hasher = hasher_of(number);
+    hasher.update(&part);
+    (number, hasher.finalize_non_root())
 }
 
 /// A hasher for the part of that number.
@@ -101,7 +115,8 @@ mod tests {
             .collect();
         let content = Bytes::from(content);
         for size in [
-            part + 1,
+            0,
+            1_000,
             2 * part - 1,
             2 * part,
             2 * part + 1,
@@ -112,11 +127,7 @@ mod tests {
             content.len(),
         ] {
             let content = content.slice(..size);
-            assert_eq!(
-                Hashing::begin(&content).finish(),
-                Some(Hash::of(&content)),
-                "{size}"
-            );
+            assert_eq!(Hashing::begin(&content).finish(), Hash::of(&content), "{size}");
         }
     }
 

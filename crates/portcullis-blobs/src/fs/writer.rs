@@ -42,35 +42,28 @@ impl Shelf {
         self: &Arc<Self>,
         session: &Arc<Session>,
         content: &Bytes,
+        hashing: Hashing,
     ) -> Result<Stored, BlobError> {
+        let size_bytes = content.len() as u64;
         let limit_bytes = self.usage.limits().max_blob_bytes;
-        if content.len() as u64 > limit_bytes {
+        if size_bytes > limit_bytes {
             return Err(BlobError::TooLarge { limit_bytes });
         }
-        if content.len() >= WRITTEN_MEANWHILE_BYTES {
-            return self.put_large(session, content);
-        }
-        let blob = BlobRef(Hash::of(content));
-        if let Some(stored) = self.existing(session, blob, content.len() as u64)? {
-            return Ok(stored);
-        }
-        let mut writer = Writer::create(self, session)?;
-        writer.make_room(content.len() as u64)?;
-        writer.append(content)?;
-        writer.publish_as(blob)
-    }
-
-    /// Writes while another thread hashes, until it is known whether the blob is there already.
-    fn put_large(self: &Arc<Self>, session: &Arc<Session>, content: &Bytes) -> Result<Stored, BlobError> {
-        let hashing = Hashing::begin(content);
-        let written = self.write_meanwhile(session, content, &hashing);
-        let hash = hashing.finish().unwrap_or_else(|| Hash::of(content));
-        let blob = BlobRef(hash);
+        let begun = (content.len() >= WRITTEN_MEANWHILE_BYTES)
+            .then(|| self.write_meanwhile(session, content, &hashing));
+        let blob = BlobRef(hashing.finish());
         // What is there already needs no room, so what went wrong with writing it once more is of no interest.
-        if let Some(stored) = self.existing(session, blob, content.len() as u64)? {
+        if let Some(stored) = self.existing(session, blob, size_bytes)? {
             return Ok(stored);
         }
-        let (mut writer, rest) = written?;
+        let (mut writer, rest) = match begun {
+            Some(begun) => begun?,
+            None => {
+                let mut writer = Writer::create(self, session)?;
+                writer.make_room(size_bytes)?;
+                (writer, content.as_ref())
+            }
+        };
         writer.append(rest)?;
         writer.publish_as(blob)
     }

@@ -25,7 +25,8 @@ fn check(durability: Durability, expected: [&[Step]; 3]) {
     for (content, expected) in [&first, &second, &first].into_iter().zip(expected) {
         taken();
         // On this thread, whose steps are looked at.
-        store.shelf.put(&store.session, content).unwrap();
+        let hashing = Hashing::begin(content);
+        store.shelf.put(&store.session, content, hashing).unwrap();
         assert_eq!(taken(), expected, "{durability:?}");
     }
 }
