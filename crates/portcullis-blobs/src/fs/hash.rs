@@ -15,8 +15,8 @@ use super::parts::Parts;
 /// (BLAKE3, section 2.1); the last one may be shorter.
 pub(super) const PART_BYTES: usize = 512 << 10;
 
-/// From which size on calling a second thread is worth it.
-const HELPED_BYTES: usize = 1 << 20;
+/// From which size on calling a second thread is worth it: until one comes, a MiB is nearly hashed.
+pub(super) const HELPED_BYTES: usize = 2 << 20;
 
 /// What stands for a part in the hash of the whole: its number, counted from 0, and its value.
 pub(super) type Value = (usize, ChainingValue);

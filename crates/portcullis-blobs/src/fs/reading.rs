@@ -14,7 +14,7 @@ use rustix::{buffer::spare_capacity, fs::Stat, io::Errno};
 
 use super::{
     folder::{is_file, size_bytes},
-    hash::{PART_BYTES, Value, hasher_of, root},
+    hash::{HELPED_BYTES, PART_BYTES, Value, hasher_of, root},
     parts::Parts,
     shelf::Shelf,
 };
@@ -22,8 +22,6 @@ use crate::BlobError;
 
 /// How much is read and hashed at once: what fits into a core's cache, and keeps a stream's memory small.
 const PIECE_BYTES: usize = 128 << 10;
-/// From which size on a second thread's help is worth calling it.
-const HELPED_BYTES: u64 = 2 << 20;
 
 const WRONG_HASH: &str = "its content does not hash to its name";
 const NO_FILE: &str = "it is not a file";
@@ -48,7 +46,7 @@ impl Shelf {
             return Err(BlobError::TooLarge { limit_bytes });
         }
         let room = room_for(size)?;
-        let read = if size < HELPED_BYTES {
+        let read = if size < HELPED_BYTES as u64 {
             read_whole(&file, room, size)
         } else {
             // The room is known to be there, and fresh zeros come without being written.
