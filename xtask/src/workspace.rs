@@ -131,6 +131,7 @@ impl Root {
         name == ".git"
             || name == "node_modules"
             || *folder == self.join("target")
+            || *folder == self.join("bench/target")
             || *folder == self.join("fuzz/target")
             || *folder == self.join("fuzz/artifacts")
             || folder.join("CACHEDIR.TAG").exists()

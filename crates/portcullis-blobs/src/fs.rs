@@ -34,6 +34,10 @@ mod folder;
 
 mod hash;
 
+mod parts;
+
+mod steps;
+
 mod temp;
 
 mod layout;
@@ -55,6 +59,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
+use hash::Hashing;
 use reading::Reading;
 use session::Session;
 use shelf::Shelf;
@@ -152,7 +157,13 @@ impl fmt::Debug for FsStore {
 impl BlobStore for FsStore {
     fn put(&self, content: Bytes) -> BoxFuture<'_, Result<Stored, BlobError>> {
         let session = Arc::clone(&self.session);
-        self.blocking(move |shelf| shelf.put(&session, &content)).boxed()
+        async move {
+            // Begun before the thread that writes is called, so that two are on their way at once.
+            let hashing = Hashing::begin(&content);
+            self.blocking(move |shelf| shelf.put(&session, &content, hashing))
+                .await
+        }
+        .boxed()
     }
 
     fn put_stream<'a>(&'a self, content: ByteStream<'a>) -> BoxFuture<'a, Result<Stored, BlobError>> {

@@ -104,6 +104,8 @@ async fn fill(store: Arc<dyn BlobStore>) {
     let pieces: Vec<_> = large.chunks(50_000).map(Bytes::copy_from_slice).collect();
     for refused in [
         store.put(large.clone()).await,
+        // So large that it is written while it is hashed.
+        store.put(content(9 << 20)).await,
         store
             .put_stream(stream::iter(pieces.into_iter().map(Ok)).boxed())
             .await,

@@ -46,7 +46,8 @@ fn report_49_a_killed_writer_leaves_whole_blobs_and_loses_none() {
     let mut kept = Vec::new();
     for kill in 1..=kills {
         let mode = ["fsync", "group", "none"][kill % 3];
-        let blobs = run_and_kill(&folder, mode, Duration::from_micros(chance.below(40_000)));
+        let moment = (chance.below(4), Duration::from_micros(chance.below(20_000)));
+        let blobs = run_and_kill(&folder, mode, moment);
         acknowledged += blobs.len();
         kept.extend(blobs);
         let store = open(&folder, Durability::None);
@@ -90,8 +91,8 @@ async fn empty(store: &FsStore) {
     assert_eq!((stats.blobs, stats.tags, stats.quarantined), (0, 0, 0));
 }
 
-/// Starts a writer and kills it `after` its first blob. Gives the blobs that it said were stored.
-fn run_and_kill(folder: &Path, mode: &str, after: Duration) -> Vec<BlobRef> {
+/// Starts a writer and kills it some time after it has stored so many blobs. Gives those that it said were stored.
+fn run_and_kill(folder: &Path, mode: &str, (count, after): (u64, Duration)) -> Vec<BlobRef> {
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "writer", "--nocapture"])
         .env(FOLDER, folder)
@@ -101,7 +102,7 @@ fn run_and_kill(folder: &Path, mode: &str, after: Duration) -> Vec<BlobRef> {
         .spawn()
         .unwrap();
     let output = BufReader::new(writer.stdout.take().unwrap());
-    let (tell, first) = mpsc::channel();
+    let (tell, lines) = mpsc::channel();
     let reading = std::thread::spawn(move || {
         let mut blobs = Vec::new();
         // What the kill cut short was not acknowledged; a whole line was.
@@ -111,12 +112,16 @@ fn run_and_kill(folder: &Path, mode: &str, after: Duration) -> Vec<BlobRef> {
                 .split_once("stored ")
                 .and_then(|(_, blob)| blob.parse::<BlobRef>().ok());
             blobs.extend(blob);
-            let _ = tell.send(());
+            let _ = tell.send(blob.is_some());
         }
         blobs
     });
-    // A moment anywhere in its life, from before it has opened the store on.
-    let _ = first.recv_timeout(Duration::from_secs(30));
+    // A moment anywhere in its life, from before it has opened the store on. Counted in blobs first and only then in
+    // time, so that a slow machine sees as many of them.
+    let _ = lines.recv_timeout(Duration::from_secs(30));
+    for _ in 0..count {
+        while matches!(lines.recv_timeout(Duration::from_secs(30)), Ok(false)) {}
+    }
     std::thread::park_timeout(after);
     writer.kill().unwrap();
     writer.wait().unwrap();
@@ -181,6 +186,12 @@ async fn write(store: &FsStore) {
 }
 
 fn content(chance: &mut Chance) -> Bytes {
+    if chance.below(24) == 0 {
+        // What is written while it is hashed; filled as quickly as that.
+        let mut content = vec![7; (8 << 20) + 77];
+        content.extend_from_slice(&chance.next().to_le_bytes());
+        return content.into();
+    }
     let limit = if chance.below(4) == 0 { 800_000 } else { 4_000 };
     let size = 1 + chance.below(limit);
     let seed = chance.next();

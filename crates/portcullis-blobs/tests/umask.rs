@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use portcullis_blobs::{BlobStore, Bytes, FsOptions, FsStore};
+use portcullis_blobs::{BlobStore, Bytes, FsOptions, FsStore, Tag};
 use rustix::fs::Mode;
 
 #[test]
@@ -13,10 +13,21 @@ fn only_the_owner_may_look_whatever_the_umask() {
         let parent = tempfile::tempdir().unwrap();
         let before = rustix::process::umask(Mode::from_raw_mode(umask));
         let store = FsStore::open(&parent.path().join("deep/er/blobs"), FsOptions::default());
-        let stored =
-            store.and_then(|store| runtime.block_on(store.put(Bytes::from_static(b"for my eyes only"))));
+        let stored = store.and_then(|store| {
+            runtime.block_on(async {
+                let stored = store.put(Bytes::from_static(b"for my eyes only")).await?;
+                let tag = Tag {
+                    name: "keep".parse().expect("a name"),
+                    blob: stored.blob,
+                    expires_ms: None,
+                };
+                store.tag(tag).await?;
+                // What holds it goes with the handle, so that one stays to be looked at.
+                Ok(store)
+            })
+        });
         rustix::process::umask(before);
-        stored.unwrap();
+        let _store = stored.unwrap();
 
         let mut files = 0;
         let mut folders = vec![parent.path().join("deep")];
@@ -31,6 +42,6 @@ fn only_the_owner_may_look_whatever_the_umask() {
                 }
             }
         }
-        assert_eq!(files, 2, "the blob and the format");
+        assert_eq!(files, 4, "the blob, its tag, what holds it and the format");
     }
 }

@@ -350,12 +350,14 @@ fn each_folder_is_looked_at_but_for_what_is_built() {
         "crates/a/tests/t.rs",
         "crates/a/examples/e.rs",
         "crates/a/build.rs",
+        "bench/src/w.rs",
         "fuzz/fuzz_targets/w.rs",
         "tests/src/target/x.rs",
         "xtask/src/main.rs",
     ];
     let built = [
         "target/debug/x.rs",
+        "bench/target/x.rs",
         "fuzz/target/x.rs",
         "other/out/x.rs",
         "tests/node_modules/x.rs",

@@ -43,9 +43,9 @@ pub(super) fn check(root: &Root, packages: &[Package]) -> Result<Vec<Finding>> {
             findings.extend(versioned(&path, name, dependency));
         }
     }
-    // Versions stand in the root's manifest, and so do the paths of our own crates; the fuzz targets are a workspace
-    // of their own that builds on a nightly toolchain.
-    for path in ["Cargo.toml", "fuzz/Cargo.toml"] {
+    // Versions stand in the root's manifest, and so do the paths of our own crates. The fuzz targets are a workspace
+    // of their own that builds on a nightly toolchain, and what needs a competitor's crate is one too.
+    for path in ["Cargo.toml", "bench/Cargo.toml", "fuzz/Cargo.toml"] {
         let Ok(text) = std::fs::read_to_string(root.join(path)) else {
             continue;
         };
@@ -212,14 +212,16 @@ mod tests {
             &with("{ git = \"https://example.com/z\" }"),
             &[("Cargo.toml", "comes from git")],
         );
-        let fuzz = |path: &str| format!("[dependencies]\nz = {{ path = \"{path}\" }}\n");
-        for (path, wrong) in [("../crates/z", false), ("../../z", true)] {
-            let planted = Planted::new(&[("fuzz/Cargo.toml", &fuzz(path))]);
-            assert_eq!(
-                check(&planted.root(), &[]).unwrap().len(),
-                usize::from(wrong),
-                "{path}"
-            );
+        let apart = |path: &str| format!("[dependencies]\nz = {{ path = \"{path}\" }}\n");
+        for manifest in ["bench/Cargo.toml", "fuzz/Cargo.toml"] {
+            for (path, wrong) in [("../crates/z", false), ("../../z", true)] {
+                let planted = Planted::new(&[(manifest, &apart(path))]);
+                assert_eq!(
+                    check(&planted.root(), &[]).unwrap().len(),
+                    usize::from(wrong),
+                    "{manifest} {path}"
+                );
+            }
         }
     }
 }

@@ -1,6 +1,4 @@
-//! The name of content that lies in memory, found on several cores.
-
-use std::{io, thread};
+//! Hashing content in parts, which two threads can share.
 
 use blake3::{
     Hasher,
@@ -8,58 +6,101 @@ use blake3::{
         ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
     },
 };
+use bytes::Bytes;
 use portcullis_types::Hash;
 
-/// From which size on starting threads is worth it.
-const SEVERAL_CORES_BYTES: usize = 8 << 20;
-/// How often content is halved: into four parts at most, since what is no power of two halves unevenly.
-const HALVINGS: u32 = 2;
+use super::parts::Parts;
 
-/// The hash of `content`.
-pub(super) fn hash(content: &[u8]) -> Hash {
-    if content.len() < SEVERAL_CORES_BYTES {
-        return Hash::of(content);
-    }
-    let (left, right) = halve(content);
-    match both(left, right, 0, HALVINGS) {
-        Ok((left, right)) => {
-            let hash = merge_subtrees_root(&left, &right, Mode::Hash);
-            Hash::from_bytes(*hash.as_bytes())
+/// How long a part is: what one thread does at a time. A power of two, so that each is a tree in the hash's tree
+/// (BLAKE3, section 2.1); the last one may be shorter.
+pub(super) const PART_BYTES: usize = 512 << 10;
+
+/// From which size on calling a second thread is worth it: until one comes, a MiB is nearly hashed.
+pub(super) const HELPED_BYTES: usize = 2 << 20;
+
+/// What stands for a part in the hash of the whole: its number, counted from 0, and its value.
+pub(super) type Value = (usize, ChainingValue);
+
+/// The hash of content that lies in memory, while it is being found.
+pub(super) struct Hashing {
+    content: Bytes,
+    /// Where there is enough for two.
+    parts: Option<Parts<(usize, Bytes), Value>>,
+}
+
+impl Hashing {
+    /// Lets another thread begin, where `content` is worth it.
+    pub(super) fn begin(content: &Bytes) -> Self {
+        Self {
+            content: content.clone(),
+            parts: (content.len() >= HELPED_BYTES).then(|| Parts::begin(parts_of(content), value_of)),
         }
-        // There are no more threads to be had: one core does it too.
-        Err(_) => Hash::of(content),
+    }
+
+    /// Whether it is there, but for at most one part.
+    pub(super) fn is_near(&self) -> bool {
+        self.parts.as_ref().is_none_or(Parts::all_begun)
+    }
+
+    /// Does what is left, and gives the hash.
+    pub(super) fn finish(self) -> Hash {
+        let size_bytes = self.content.len() as u64;
+        let values = self.parts.and_then(Parts::finish);
+        values
+            .and_then(|mut values| root(&mut values, size_bytes))
+            // It is not worth two, or the other thread came to grief.
+            .unwrap_or_else(|| Hash::of(&self.content))
     }
 }
 
-/// What stands for `content`, which begins at the byte `at` of a whole, in the hash of that (BLAKE3, section 2.1).
-fn part(content: &[u8], at: u64, halvings: u32) -> io::Result<ChainingValue> {
-    if halvings == 0 || content.len() < SEVERAL_CORES_BYTES {
-        let mut hasher = Hasher::new();
-        return Ok(hasher.set_input_offset(at).update(content).finalize_non_root());
+fn parts_of(content: &Bytes) -> Vec<(usize, Bytes)> {
+    let starts = (0..content.len()).step_by(PART_BYTES);
+    let parts = starts.map(|at| content.slice(at..content.len().min(at + PART_BYTES)));
+    parts.enumerate().collect()
+}
+
+fn value_of((number, part): (usize, Bytes)) -> Value {
+    let mut hasher = hasher_of(number);
+    hasher.update(&part);
+    (number, hasher.finalize_non_root())
+}
+
+/// A hasher for the part of that number.
+pub(super) fn hasher_of(number: usize) -> Hasher {
+    let mut hasher = Hasher::new();
+    hasher.set_input_offset(number as u64 * PART_BYTES as u64);
+    hasher
+}
+
+/// The hash of a whole of so many bytes, from all of its parts; `None` where that is one, or some are missing.
+pub(super) fn root(values: &mut [Value], size_bytes: u64) -> Option<Hash> {
+    if values.len() as u64 != size_bytes.div_ceil(PART_BYTES as u64) || values.len() < 2 {
+        return None;
     }
-    let (left, right) = halve(content);
-    let (left, right) = both(left, right, at, halvings)?;
-    Ok(merge_subtrees_non_root(&left, &right, Mode::Hash))
+    values.sort_unstable_by_key(|(number, _)| *number);
+    let (left, right, left_bytes) = halve(values, size_bytes)?;
+    let left = inner(left, left_bytes)?;
+    let right = inner(right, size_bytes - left_bytes)?;
+    let hash = merge_subtrees_root(&left, &right, Mode::Hash);
+    Some(Hash::from_bytes(*hash.as_bytes()))
 }
 
-fn both(left: &[u8], right: &[u8], at: u64, halvings: u32) -> io::Result<(ChainingValue, ChainingValue)> {
-    thread::scope(|scope| {
-        let halvings = halvings.saturating_sub(1);
-        let beside = at + left.len() as u64;
-        let other = thread::Builder::new().spawn_scoped(scope, move || part(right, beside, halvings))?;
-        let left = part(left, at, halvings)?;
-        // It only hashes, which does not panic.
-        let right = other
-            .join()
-            .map_err(|_| io::Error::other("hashing came to grief"))??;
-        Ok((left, right))
-    })
+fn inner(values: &[Value], size_bytes: u64) -> Option<ChainingValue> {
+    if let [(_, value)] = values {
+        return Some(*value);
+    }
+    let (left, right, left_bytes) = halve(values, size_bytes)?;
+    let left = inner(left, left_bytes)?;
+    let right = inner(right, size_bytes - left_bytes)?;
+    Some(merge_subtrees_non_root(&left, &right, Mode::Hash))
 }
 
-/// Cut where the tree of the hash is.
-fn halve(content: &[u8]) -> (&[u8], &[u8]) {
-    let left = left_subtree_len(content.len() as u64);
-    content.split_at(usize::try_from(left).unwrap_or(content.len()).min(content.len()))
+/// Cut where the tree of the hash is, with the bytes on the left.
+fn halve(values: &[Value], size_bytes: u64) -> Option<(&[Value], &[Value], u64)> {
+    let left_bytes = left_subtree_len(size_bytes);
+    let left = usize::try_from(left_bytes / PART_BYTES as u64).ok()?;
+    let (left, right) = values.split_at_checked(left)?;
+    Some((left, right, left_bytes))
 }
 
 #[cfg(test)]
@@ -67,20 +108,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_same_hash_on_any_number_of_cores() {
-        let content: Vec<u8> = (0..40 << 20).map(|at: u32| ((at * 31) >> 7) as u8).collect();
-        let least = SEVERAL_CORES_BYTES;
+    fn it_is_the_same_hash_in_any_number_of_parts() {
+        let part = PART_BYTES;
+        let content: Vec<u8> = (0..9 * part as u32 + 1)
+            .map(|at| ((at * 31) >> 7) as u8)
+            .collect();
+        let content = Bytes::from(content);
         for size in [
             0,
             1_000,
-            least - 1,
-            least,
-            least + 1,
-            2 * least,
-            3 * least + 12_345,
+            2 * part - 1,
+            2 * part,
+            2 * part + 1,
+            3 * part + 12_345,
+            5 * part,
+            7 * part + 1,
+            8 * part,
             content.len(),
         ] {
-            assert_eq!(hash(&content[..size]), Hash::of(&content[..size]), "{size}");
+            let content = content.slice(..size);
+            assert_eq!(Hashing::begin(&content).finish(), Hash::of(&content), "{size}");
         }
+    }
+
+    #[test]
+    fn a_part_that_is_missing_gives_no_hash() {
+        let value = (0, [0; 32]);
+        assert_eq!(root(&mut [], 0), None);
+        assert_eq!(root(&mut [value], 10), None);
+        assert_eq!(root(&mut [value, (1, [1; 32])], 3 * PART_BYTES as u64), None);
     }
 }

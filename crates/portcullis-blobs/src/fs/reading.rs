@@ -2,26 +2,26 @@
 
 use std::{
     fs::File,
-    io::Read,
+    io::{self, Read},
     ops::Range,
-    sync::{Arc, mpsc},
-    thread,
+    os::unix::fs::FileExt,
+    sync::Arc,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use portcullis_types::{BlobRef, Hash};
-use rustix::{fs::Stat, io::Errno};
+use rustix::{buffer::spare_capacity, fs::Stat, io::Errno};
 
 use super::{
     folder::{is_file, size_bytes},
+    hash::{HELPED_BYTES, PART_BYTES, Value, hasher_of, root},
+    parts::Parts,
     shelf::Shelf,
 };
 use crate::BlobError;
 
 /// How much is read and hashed at once: what fits into a core's cache, and keeps a stream's memory small.
 const PIECE_BYTES: usize = 128 << 10;
-/// From which size on hashing on a second core is worth starting a thread for.
-const TWO_CORES_BYTES: u64 = 8 << 20;
 
 const WRONG_HASH: &str = "its content does not hash to its name";
 const NO_FILE: &str = "it is not a file";
@@ -45,18 +45,17 @@ impl Shelf {
         if size > limit_bytes {
             return Err(BlobError::TooLarge { limit_bytes });
         }
-        let mut content = room_for(size)?;
-        let hash = if size < TWO_CORES_BYTES {
-            // What was appended since is not read: the hash then tells.
-            read_hashing_here(file.take(size), &mut content).map_err(self.io_failed("read a blob"))?
+        let room = room_for(size)?;
+        let read = if size < HELPED_BYTES as u64 {
+            read_whole(&file, room, size)
         } else {
             // The room is known to be there, and fresh zeros come without being written.
-            drop(content);
-            content = vec![0; usize::try_from(size).unwrap_or(0)];
-            self.read_hashing(file, &mut content)?
+            drop(room);
+            read_helped(file, size)
         };
+        let (content, hash) = read.map_err(self.io_failed("read a blob"))?;
         if hash == blob.0 {
-            Ok(content.into())
+            Ok(content)
         } else {
             Err(self.damaged(blob, Some(&stat), WRONG_HASH))
         }
@@ -118,33 +117,6 @@ impl Shelf {
             Err(error) => error,
         }
     }
-
-    /// Fills `content` from `file`, while another thread hashes what is there already.
-    fn read_hashing(&self, mut file: File, content: &mut [u8]) -> Result<Hash, BlobError> {
-        thread::scope(|scope| {
-            let (ready, pieces) = mpsc::channel::<&[u8]>();
-            let hashing = thread::Builder::new().spawn_scoped(scope, move || {
-                let mut hasher = blake3::Hasher::new();
-                pieces.iter().for_each(|piece| {
-                    hasher.update(piece);
-                });
-                hasher
-            });
-            let hashing = hashing.map_err(self.io_failed("start a thread"))?;
-            for piece in content.chunks_mut(PIECE_BYTES) {
-                // Where the file was cut short since, the zeros that stand there instead are hashed.
-                read_full(&mut file, piece).map_err(self.io_failed("read a blob"))?;
-                if ready.send(piece).is_err() {
-                    break;
-                }
-            }
-            drop(ready);
-            // It only hashes, which does not fail; without a hash nothing matches.
-            Ok(hashing
-                .join()
-                .map_or(Hash::from_bytes([0; 32]), |hasher| hash_of(&hasher)))
-        })
-    }
 }
 
 impl Reading {
@@ -181,27 +153,74 @@ fn room_for(size: u64) -> Result<Vec<u8>, BlobError> {
     Ok(content)
 }
 
-/// Appends what `file` gives to `content`, each piece hashed while the cache has it.
-fn read_hashing_here(mut file: impl Read, content: &mut Vec<u8>) -> std::io::Result<Hash> {
-    let mut hasher = blake3::Hasher::new();
-    loop {
-        let before = content.len();
-        file.by_ref().take(PIECE_BYTES as u64).read_to_end(content)?;
-        match content.get(before..) {
-            Some(piece) if !piece.is_empty() => hasher.update(piece),
-            _ => return Ok(hash_of(&hasher)),
-        };
+/// Reads `size` bytes of `file` into `content`, which has room for them. What was appended since is not read: the hash
+/// then tells.
+fn read_whole(file: &File, mut content: Vec<u8>, size: u64) -> io::Result<(Bytes, Hash)> {
+    while (content.len() as u64) < size {
+        let at = content.len() as u64;
+        match rustix::io::pread(file, spare_capacity(&mut content), at) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(other) => return Err(other.into()),
+        }
     }
+    content.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+    let hash = Hash::of(&content);
+    Ok((content.into(), hash))
+}
+
+/// Reads `size` bytes of `file`, more than a part, and hashes them: two threads, each what it has read itself.
+fn read_helped(file: File, size: u64) -> io::Result<(Bytes, Hash)> {
+    let mut rest = BytesMut::zeroed(usize::try_from(size).unwrap_or(0));
+    let mut parts = Vec::new();
+    while rest.len() > PART_BYTES {
+        parts.push((parts.len(), rest.split_to(PART_BYTES)));
+    }
+    parts.push((parts.len(), rest));
+    let reading = Parts::begin(parts, move |(number, mut part): (usize, BytesMut)| {
+        let value = read_part(&file, number, &mut part)?;
+        Ok((number, part, value))
+    });
+    let lost = || io::Error::other("the thread that helped to read it came to grief");
+    let done: io::Result<Vec<_>> = reading.finish().ok_or_else(lost)?.into_iter().collect();
+    let mut done = done?;
+    done.sort_unstable_by_key(|(number, ..)| *number);
+    let mut values: Vec<Value> = done.iter().map(|(number, _, value)| (*number, *value)).collect();
+    let hash = root(&mut values, size).ok_or_else(lost)?;
+    let mut content = BytesMut::new();
+    // They lie side by side, so nothing is copied.
+    done.into_iter().for_each(|(_, part, _)| content.unsplit(part));
+    Ok((content.freeze(), hash))
+}
+
+/// Fills the part of that number. Where the file was cut short since, the zeros that stand there are hashed.
+fn read_part(file: &File, number: usize, part: &mut [u8]) -> io::Result<blake3::hazmat::ChainingValue> {
+    let mut hasher = hasher_of(number);
+    let mut at = number as u64 * PART_BYTES as u64;
+    for piece in part.chunks_mut(PIECE_BYTES) {
+        let mut filled = 0;
+        while let Some(rest) = piece.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, at + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        hasher.update(piece);
+        at += piece.len() as u64;
+    }
+    Ok(blake3::hazmat::HasherExt::finalize_non_root(&hasher))
 }
 
 /// Reads until `piece` is full or the file ends.
-fn read_full(file: &mut File, piece: &mut [u8]) -> std::io::Result<usize> {
+fn read_full(file: &mut File, piece: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = piece.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read(rest) {
             Ok(0) => break,
             Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

@@ -137,7 +137,7 @@ impl Shelf {
     /// Makes what was written to `file` durable, where that is wanted, before it gets its name.
     pub(crate) fn settle_content(&self, file: &File) -> Result<(), BlobError> {
         match self.durability {
-            Durability::Fsync => file.sync_data().map_err(self.io_failed("sync a blob")),
+            Durability::Fsync => Folder::sync_file(file).map_err(self.io_failed("sync a blob")),
             Durability::Group => self.commit(),
             Durability::None => Ok(()),
         }
@@ -159,7 +159,7 @@ impl Shelf {
             let (file, _) = folder
                 .file(&blob.0.to_string())
                 .map_err(self.failed("open a blob"))?;
-            file.sync_data().map_err(self.io_failed("sync a blob"))?;
+            Folder::sync_file(&file).map_err(self.io_failed("sync a blob"))?;
         }
         self.settle_names(blob, folder)
     }

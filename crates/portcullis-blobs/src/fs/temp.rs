@@ -55,6 +55,22 @@ impl TempFile {
         &self.file
     }
 
+    /// Lets the file system find room for so many bytes at once. Only that there is none is an error: one that cannot
+    /// do this finds room as it goes.
+    pub(crate) fn allocate(&self, bytes: u64) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        let allocated = rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, bytes);
+        #[cfg(not(target_os = "linux"))]
+        let allocated = {
+            let _ = bytes;
+            Ok(())
+        };
+        match allocated {
+            Err(full @ (Errno::NOSPC | Errno::DQUOT)) => Err(full),
+            _ => Ok(()),
+        }
+    }
+
     /// Gives the file its name in `to`, replacing nothing: `EXIST` when the name is taken.
     pub(crate) fn publish(&mut self, to: &Folder, name: &str) -> Result<()> {
         self.folder.rename_new(&self.name, to, name)?;

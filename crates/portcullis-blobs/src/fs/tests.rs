@@ -14,7 +14,11 @@ use tempfile::TempDir;
 use super::*;
 use crate::Hash;
 
+mod durable;
+
 mod keeping;
+
+mod large;
 
 struct Fixture {
     parent: TempDir,

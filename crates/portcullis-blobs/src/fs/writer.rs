@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::{
     folder::{Folder, Lock},
-    hash::hash,
+    hash::Hashing,
     layout,
     session::Session,
     shelf::{Shelf, fan_out},
@@ -18,6 +18,13 @@ use crate::{BlobError, BlobWriter, Stored, usage::Reservation};
 
 /// How often a name that something else keeps taking is tried before we give up.
 const ATTEMPTS: usize = 8;
+/// From which size on content is written while it is hashed. Below, hashing takes a millisecond, and what is there
+/// already is not written in vain.
+const WRITTEN_MEANWHILE_BYTES: usize = 8 << 20;
+/// How much is written between two looks at whether the hash is there.
+const MEANWHILE_PIECE_BYTES: usize = 1 << 20;
+/// From which size on the file system is told the size beforehand, so that it need not find room piece by piece.
+const PREALLOCATED_BYTES: u64 = 256 << 10;
 
 /// One blob being written: hashed on the way, and named at the end.
 #[derive(Debug)]
@@ -31,26 +38,72 @@ pub(crate) struct Writer {
 }
 
 impl Shelf {
-    pub(crate) fn put(self: &Arc<Self>, session: &Arc<Session>, content: &[u8]) -> Result<Stored, BlobError> {
+    pub(crate) fn put(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        content: &Bytes,
+        hashing: Hashing,
+    ) -> Result<Stored, BlobError> {
         let size_bytes = content.len() as u64;
         let limit_bytes = self.usage.limits().max_blob_bytes;
         if size_bytes > limit_bytes {
             return Err(BlobError::TooLarge { limit_bytes });
         }
-        let blob = BlobRef(hash(content));
-        if let Some(folder) = self.folder(blob)? {
-            self.lock(&folder, Lock::Shared)?;
-            if self.adopt(session, &folder, blob, size_bytes)? {
-                return Ok(Stored {
-                    blob,
-                    size_bytes,
-                    existed: true,
-                });
-            }
+        let begun = (content.len() >= WRITTEN_MEANWHILE_BYTES)
+            .then(|| self.write_meanwhile(session, content, &hashing));
+        let blob = BlobRef(hashing.finish());
+        // What is there already needs no room, so what went wrong with writing it once more is of no interest.
+        if let Some(stored) = self.existing(session, blob, size_bytes)? {
+            return Ok(stored);
         }
-        let mut writer = Writer::create(self, session)?;
-        writer.append(content)?;
+        let (mut writer, rest) = match begun {
+            Some(begun) => begun?,
+            None => {
+                let mut writer = Writer::create(self, session)?;
+                writer.make_room(size_bytes)?;
+                (writer, content.as_ref())
+            }
+        };
+        writer.append(rest)?;
         writer.publish_as(blob)
+    }
+
+    /// Begins to write `content`, for as long as its hash is not there, and gives what is left of it then.
+    fn write_meanwhile<'a>(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        content: &'a [u8],
+        hashing: &Hashing,
+    ) -> Result<(Writer, &'a [u8]), BlobError> {
+        let mut writer = Writer::create(self, session)?;
+        writer.make_room(content.len() as u64)?;
+        let mut rest = content;
+        while !hashing.is_near()
+            && let Some((piece, later)) = rest.split_at_checked(MEANWHILE_PIECE_BYTES)
+        {
+            writer.append(piece)?;
+            rest = later;
+        }
+        Ok((writer, rest))
+    }
+
+    /// `blob`, where it is stored already: from now on it is held and as durable as if it were put now.
+    fn existing(
+        &self,
+        session: &Session,
+        blob: BlobRef,
+        size_bytes: u64,
+    ) -> Result<Option<Stored>, BlobError> {
+        let Some(folder) = self.folder(blob)? else {
+            return Ok(None);
+        };
+        self.lock(&folder, Lock::Shared)?;
+        let existed = self.adopt(session, &folder, blob, size_bytes)?;
+        Ok(existed.then_some(Stored {
+            blob,
+            size_bytes,
+            existed,
+        }))
     }
 
     /// Whether `blob` is stored in `folder` already, which is locked. Where it is, it is from now on held and as
@@ -99,17 +152,31 @@ impl Writer {
         self.publish_as(blob)
     }
 
-    fn append(&mut self, piece: &[u8]) -> Result<(), BlobError> {
-        let more = piece.len() as u64;
+    /// Takes room for so many bytes, which are then appended.
+    fn make_room(&mut self, bytes: u64) -> Result<(), BlobError> {
+        self.reserve(bytes)?;
+        if bytes >= PREALLOCATED_BYTES {
+            self.temp
+                .allocate(bytes)
+                .map_err(self.shelf.failed("make room for a blob"))?;
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, more: u64) -> Result<(), BlobError> {
         match self.room.grow(more) {
             Err(BlobError::Quota { .. }) => {
                 // Another process may have removed some since we counted.
                 self.shelf.count()?;
-                self.room.grow(more)?;
+                self.room.grow(more)
             }
-            other => other?,
+            other => other,
         }
-        self.size_bytes = self.size_bytes.saturating_add(more);
+    }
+
+    /// Writes what room was made for.
+    fn append(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+        self.size_bytes = self.size_bytes.saturating_add(piece.len() as u64);
         self.temp
             .file()
             .write_all(piece)
@@ -160,6 +227,7 @@ impl Writer {
 impl BlobWriter for Writer {
     fn write(&mut self, piece: &[u8]) -> Result<(), BlobError> {
         self.hasher.update(piece);
+        self.reserve(piece.len() as u64)?;
         self.append(piece)
     }
 

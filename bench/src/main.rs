@@ -1,20 +1,20 @@
-//! The store's figures, beside a plain write on the same disk in the same run: `cargo xtask bench blobs`.
+//! The store's figures, beside plain files, git and cacache on the same disk in the same run: `cargo xtask bench blobs`.
 //!
-//! `bench_blobs [FOLDER]` works in a new folder below FOLDER (the system's temporary folder where none is given).
-//! Each figure is the median of 7, what is compared taking turns.
+//! `portcullis-bench [FOLDER]` works in a new folder below FOLDER (the system's temporary folder where none is given).
+//! What is compared takes turns. Each figure is a median, of 31 at 1 MiB and of 7 else, after one turn that does not
+//! count. A put is timed as its caller sees it, so with the way to a thread that may block and back; what it is
+//! compared with is timed on such a thread, without that way. Reads are all timed with it.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "a measurement reads the clock, writes plain files and starts git to compare with"
+    reason = "a measurement reads the clock and writes plain files to compare with"
 )]
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 use std::{
     error::Error,
-    fs::{self, File},
-    io::Write,
+    fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -22,9 +22,14 @@ use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 use portcullis_blobs::{BlobStore, Bytes, Durability, FsOptions, FsStore, Hash};
 use tokio::task::spawn_blocking;
 
+mod rivals;
+
+use rivals::{Cacache, Git, plain_write};
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const ROUNDS: usize = 7;
+const ROUNDS_SMALL: usize = 31;
 const MIB: usize = 1 << 20;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -50,6 +55,8 @@ struct Bench {
     none: FsStore,
     fsync: FsStore,
     group: FsStore,
+    sha256: Cacache,
+    xxh3: Cacache,
 }
 
 impl Bench {
@@ -66,36 +73,39 @@ impl Bench {
             none: open("none", Durability::None)?,
             fsync: open("fsync", Durability::Fsync)?,
             group: open("group", Durability::Group)?,
+            sha256: Cacache::sha256(folder),
+            xxh3: Cacache::xxh3(folder),
         })
     }
 
     async fn writes(&self, size: usize) -> Result<()> {
-        let git = self.folder.join("git");
-        let has_git = Command::new("git")
-            .args(["init", "-q"])
-            .arg(&git)
-            .status()
-            .is_ok_and(|done| done.success());
-        let mut times = Times::<6>::default();
-        for round in 0..ROUNDS {
+        let rounds = rounds_of(size);
+        let git = Git::new(&self.folder);
+        let mut times = Times::<8>::default();
+        for round in 0..=rounds {
             let content = content(size, round);
             // What was written before is not to be waited for in the next measurement, and nobody is always first.
-            for turn in (0..5).map(|turn| (turn * (1 + round % 4) + round) % 5) {
+            for turn in turns::<8>(round) {
                 rustix::fs::sync();
                 let time = match turn {
-                    0 => self.plain(&content, false).await?,
+                    0 => plain_write(&self.folder, &content, false).await?,
                     1 => put(&self.none, &content).await?,
-                    2 => self.plain(&content, true).await?,
+                    2 => plain_write(&self.folder, &content, true).await?,
                     3 => put(&self.fsync, &content).await?,
-                    _ => put(&self.group, &content).await?,
+                    4 => put(&self.group, &content).await?,
+                    5 => self.sha256.write(&content).await?,
+                    6 => self.xxh3.write(&content).await?,
+                    _ => match &git {
+                        Some(git) => git.write(&content)?,
+                        None => continue,
+                    },
                 };
-                times.add(turn, time);
-            }
-            if has_git {
-                times.add(5, self.git(&git, &content)?);
+                if round > 0 {
+                    times.add(turn, time);
+                }
             }
         }
-        let [plain, none, synced, fsync, group, git] = times.medians();
+        let [plain, none, synced, fsync, group, sha256, xxh3, git] = times.medians();
         println!("\nwrite {} MiB", size / MIB);
         row("plain write", plain, None, "");
         let target = if size == MIB { "<= 1.8" } else { "<= 1.4" };
@@ -103,7 +113,10 @@ impl Bench {
         row("plain write + fdatasync", synced, None, "");
         row("put, fsync", fsync, Some(synced), "<= 1.35");
         row("put, group", group, Some(synced), "");
-        if has_git {
+        println!("  others over put, no fsync");
+        row("cacache, sha256", sha256, Some(none), "> 1");
+        row("cacache, xxh3", xxh3, Some(none), "> 1");
+        if !git.is_zero() {
             row("git hash-object -w", git, Some(none), ">= 20");
         }
         Ok(())
@@ -112,28 +125,35 @@ impl Bench {
     async fn reads(&self, size: usize) -> Result<()> {
         let content = content(size, 0);
         let blob = self.none.put(content.clone()).await?.blob;
+        let entry = self.xxh3.put(&content)?;
         let file = self.folder.join("plain");
         fs::write(&file, &content)?;
-        let mut times = Times::<4>::default();
-        for _ in 0..ROUNDS {
-            let begun = Instant::now();
-            let path = file.clone();
-            drop(spawn_blocking(move || fs::read(path)).await??);
-            times.add(0, begun.elapsed());
-            let begun = Instant::now();
-            drop(self.none.get(blob).await?);
-            times.add(1, begun.elapsed());
-            let begun = Instant::now();
-            self.none.verify(blob).await?;
-            times.add(2, begun.elapsed());
-            let begun = Instant::now();
-            self.none.get_range(blob, 1_000..2_000).await?;
-            times.add(3, begun.elapsed());
+        drop(content);
+        let mut times = Times::<5>::default();
+        for round in 0..=rounds_of(size) {
+            for turn in turns::<5>(round) {
+                let begun = Instant::now();
+                let time = match turn {
+                    0 => {
+                        let path = file.clone();
+                        timed(begun, spawn_blocking(move || fs::read(path)).await??)
+                    }
+                    1 => timed(begun, self.none.get(blob).await?),
+                    2 => timed(begun, self.xxh3.read(&entry).await?),
+                    3 => timed(begun, self.none.verify(blob).await?),
+                    _ => timed(begun, self.none.get_range(blob, 1_000..2_000).await?),
+                };
+                if round > 0 {
+                    times.add(turn, time);
+                }
+            }
         }
-        let [plain, get, streamed, range] = times.medians();
+        let [plain, get, xxh3, streamed, range] = times.medians();
         println!("\nread {} MiB, in the page cache", size / MIB);
         row("plain read", plain, None, "");
         row("get, verified", get, Some(plain), "");
+        row("cacache, xxh3", xxh3, Some(plain), "");
+        row("get over cacache, xxh3", get, Some(xxh3), "<= 0.9");
         row("get_stream, to its end", streamed, Some(plain), "");
         row("get_range of 1,000 bytes", range, Some(plain), "");
         Ok(())
@@ -177,14 +197,20 @@ impl Bench {
         Ok(())
     }
 
-    /// Brings the durable stores to where one is that has been in use: their folders are there and on the disk.
+    /// Brings all stores to where one is that has been in use: with some thousand blobs, and the folders for them.
     async fn settle(&self) -> Result<()> {
-        for store in [&self.fsync, &self.group] {
-            for batch in 0..32 {
-                let contents = (0..64).map(|number| content(64, 100_000 + batch * 64 + number));
-                for stored in join_all(contents.map(|content| store.put(content))).await {
+        for batch in 0..32 {
+            let contents: Vec<_> = (0..64)
+                .map(|number| content(64, 100_000 + batch * 64 + number))
+                .collect();
+            for store in [&self.none, &self.fsync, &self.group] {
+                for stored in join_all(contents.iter().map(|content| store.put(content.clone()))).await {
                     stored?;
                 }
+            }
+            for content in &contents {
+                self.sha256.put(content)?;
+                self.xxh3.put(content)?;
             }
         }
         Ok(())
@@ -216,43 +242,6 @@ impl Bench {
         println!("  get  {get:>10.1?}  peak memory grew by {get_kib} KiB (target < 4096)");
         Ok(())
     }
-
-    /// On the same kind of thread as the store's own work: under load, one that has just worked hard waits longer.
-    async fn plain(&self, content: &Bytes, sync: bool) -> Result<Duration> {
-        let (path, content) = (self.folder.join("plain-write"), content.clone());
-        let written = spawn_blocking(move || {
-            let begun = Instant::now();
-            let mut file = File::create_new(&path)?;
-            file.write_all(&content)?;
-            if sync {
-                file.sync_data()?;
-            }
-            drop(file);
-            let took = begun.elapsed();
-            fs::remove_file(&path)?;
-            Ok::<_, std::io::Error>(took)
-        });
-        Ok(written.await??)
-    }
-
-    fn git(&self, repository: &Path, content: &[u8]) -> Result<Duration> {
-        let begun = Instant::now();
-        let mut git = Command::new("git")
-            .arg("-C")
-            .arg(repository)
-            .args(["hash-object", "-w", "--stdin"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()?;
-        if let Some(mut input) = git.stdin.take() {
-            input.write_all(content)?;
-        }
-        if git.wait()?.success() {
-            Ok(begun.elapsed())
-        } else {
-            Err("git hash-object failed".into())
-        }
-    }
 }
 
 async fn put(store: &FsStore, content: &Bytes) -> Result<Duration> {
@@ -260,6 +249,29 @@ async fn put(store: &FsStore, content: &Bytes) -> Result<Duration> {
     let begun = Instant::now();
     store.put(content).await?;
     Ok(begun.elapsed())
+}
+
+/// How long it took until `result` was there; what it holds is given back outside of that.
+fn timed<T>(begun: Instant, result: T) -> Duration {
+    let took = begun.elapsed();
+    drop(result);
+    took
+}
+
+/// How often something of this size is measured.
+fn rounds_of(size: usize) -> usize {
+    if size <= MIB { ROUNDS_SMALL } else { ROUNDS }
+}
+
+/// In which order so many take their turns in a round.
+fn turns<const N: usize>(round: usize) -> impl Iterator<Item = usize> {
+    // Any odd step visits each of a power of two, any other each of a prime; else they go by one.
+    let step = if N.is_power_of_two() {
+        1 + 2 * (round % (N / 2))
+    } else {
+        1 + round % (N - 1)
+    };
+    (0..N).map(move |turn| (turn * step + round) % N)
 }
 
 /// Noise, different in each round, so that nothing exists and nothing compresses away.
