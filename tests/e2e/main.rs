@@ -18,6 +18,7 @@ mod processes;
 mod readme;
 mod real_servers;
 mod reload;
+mod results;
 mod secrets;
 mod serve;
 

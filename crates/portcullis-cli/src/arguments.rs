@@ -1,7 +1,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use portcullis::{AgentId, Preset, Tier};
+use portcullis::{
+    AgentId, Preset, Tier,
+    blobs::{BlobError, TagName},
+};
 
 use crate::command::{check::CheckArguments, import::ImportArguments, init::InitArguments};
 
@@ -88,6 +91,9 @@ pub(crate) struct HubArguments {
     /// The folder for results' binary content [default: $XDG_DATA_HOME/portcullis/blobs]
     #[arg(long, value_name = "DIR")]
     pub(crate) blobs: Option<PathBuf>,
+    /// Keep what this run stores under the name `session:ID`, so that no collection takes it
+    #[arg(long, value_name = "ID", value_parser = session)]
+    pub(crate) session: Option<TagName>,
     /// The folder for what outlives a run, such as which tools were trusted [default: $XDG_DATA_HOME/portcullis]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
@@ -117,4 +123,8 @@ pub(crate) struct ServeArguments {
     pub(crate) stdio: bool,
     #[command(flatten)]
     pub(crate) hub: HubArguments,
+}
+
+fn session(id: &str) -> Result<TagName, BlobError> {
+    TagName::session(id)
 }

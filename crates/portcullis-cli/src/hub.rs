@@ -59,6 +59,9 @@ fn build(arguments: &HubArguments) -> Result<HubBuilder, HubError> {
     if let Some(folder) = arguments.blobs.clone().or_else(default_blobs) {
         builder = builder.blob_dir(folder);
     }
+    if let Some(name) = &arguments.session {
+        builder = builder.blob_tag(name.clone());
+    }
     if let Some(folder) = arguments.state.clone().or_else(default_state) {
         builder = builder.state_dir(folder);
     }

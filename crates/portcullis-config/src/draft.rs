@@ -8,6 +8,7 @@ use crate::{
     Code, Isolation, Profile, Protocol,
     fields::{Fields, Pair, place},
     network::NetworkDraft,
+    results::ResultsDraft,
     source::Sink,
     value::{Node, Span, Spanned, Value, duplicate_message},
 };
@@ -49,6 +50,7 @@ pub(crate) struct HubDraft {
     pub(crate) agents: Option<Spanned<BTreeMap<AgentId, String>>>,
     /// The way to all HTTP servers.
     pub(crate) network: NetworkDraft,
+    pub(crate) results: ResultsDraft,
 }
 
 pub(crate) struct Draft {

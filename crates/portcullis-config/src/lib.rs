@@ -45,6 +45,7 @@ mod fields;
 mod import;
 mod network;
 mod normalize;
+mod results;
 mod secrets;
 mod source;
 mod spec;
@@ -61,6 +62,7 @@ pub use excerpt::Excerpts;
 pub use fate::{Fate, FieldReport};
 pub use import::{Imported, ToSet, import};
 pub use normalize::{Normalized, Setting, Settings, normalize};
+pub use results::{BlobDurability, BlobSettings, OversizeReplies, ResultSettings};
 pub use secrecy::SecretString;
 pub use spec::{
     HttpSpec, Isolation, Limits, Origin, ProcessLimits, Protocol, ProxySpec, ServerSpec, StdioSpec, Timeouts,

@@ -1,10 +1,19 @@
+<<<<<<< HEAD
 use std::{cell::RefCell, collections::BTreeMap, path::PathBuf};
+=======
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    time::Duration,
+};
+>>>>>>> shape
 
 use portcullis_types::{AgentId, Tier};
 
 use crate::{
-    Code, Diagnostic, Dialect, Document, Egress, Environment, FieldReport, Options, Origin, Profile,
-    ServerSpec, Severity,
+    BlobSettings, Code, Diagnostic, Dialect, Document, Egress, Environment, FieldReport, Options, Origin,
+    Profile, ResultSettings, ServerSpec, Severity,
     bounded::Bounded,
     build::{Context, strict_range},
     dialect,
@@ -50,6 +59,10 @@ pub struct Settings {
     pub tier: Option<Setting<Tier>>,
     /// The profile, in the policies' sense, of each agent that is named.
     pub agents: Option<Setting<BTreeMap<AgentId, String>>>,
+    /// How results are shaped.
+    pub results: ResultSettings,
+    /// The store of what is large or binary in them.
+    pub blobs: BlobSettings,
 }
 
 /// A setting, and where it was written.
@@ -82,6 +95,177 @@ pub fn normalize(documents: &[Document], options: &Options, environment: &dyn En
     merge.normalized
 }
 
+<<<<<<< HEAD
+=======
+struct Merge<'a> {
+    options: &'a Options,
+    environment: &'a dyn Environment,
+    normalized: Normalized,
+    seen: HashMap<ServerId, Seen>,
+    /// What the enabled servers start or reach.
+    launched: HashMap<Hash, ServerId>,
+    /// Servers of strict documents so far.
+    strict: usize,
+}
+
+struct Seen {
+    display_name: String,
+    document: usize,
+    origin: Origin,
+    fingerprint: Hash,
+}
+
+impl Merge<'_> {
+    fn document(&mut self, index: usize, document: &Document) {
+        let source = match read_text(document, self.options) {
+            Ok(source) => source,
+            Err(refused) => {
+                let (source, problem) = *refused;
+                let mut sink = Sink::new(&source);
+                sink.problem(problem);
+                self.normalized.diagnostics.extend(sink.finish());
+                return;
+            }
+        };
+        let mut sink = Sink::tracing(&source, self.options.trace);
+        if let Some((_, read)) = read_draft(document, &source, self.options, &mut sink) {
+            self.draft(index, document, read, &mut sink);
+        }
+        let fields = sink.take_fields().into_iter();
+        self.normalized.fields.extend(fields.map(|field| field.report));
+        self.normalized.diagnostics.extend(sink.finish());
+    }
+
+    fn draft(&mut self, index: usize, document: &Document, read: DraftDocument, sink: &mut Sink<'_>) {
+        let context = Context::of(document, &read, self.options, self.environment, sink);
+        self.settings(&read.hub, sink);
+        for draft in &read.servers {
+            if let Some(spec) = build(draft, &context, sink) {
+                sink.enter(Some(&draft.name));
+                self.server(index, draft, spec, context.profile, sink);
+                sink.enter(None);
+            }
+        }
+    }
+
+    fn server(
+        &mut self,
+        document: usize,
+        draft: &Draft,
+        spec: ServerSpec,
+        profile: Profile,
+        sink: &mut Sink<'_>,
+    ) {
+        let fingerprint = spec.fingerprint();
+        if let Some(seen) = self.seen.get(&spec.id) {
+            duplicate(seen, document, fingerprint, draft, &spec, sink);
+            return;
+        }
+        let launch = spec.launch_fingerprint();
+        if spec.enabled
+            && let Some(seen) = self.launched.get(&launch).and_then(|id| self.seen.get(id))
+            && !same_launch(seen, document, draft, &spec, sink)
+        {
+            return;
+        }
+        let strict = profile == Profile::Strict;
+        let limit = self
+            .options
+            .max_servers
+            .or(strict.then_some(Options::STRICT_MAX_SERVERS));
+        let count = if self.options.max_servers.is_some() {
+            self.normalized.specs.len()
+        } else {
+            self.strict
+        };
+        if let Some(limit) = limit
+            && count >= limit
+        {
+            let message = format!(
+                "more than {limit} servers: {} is left out",
+                quote(&spec.display_name)
+            );
+            sink.error(
+                Code::TooManyServers,
+                draft.name.span,
+                message,
+                "take servers out, or have the host raise its limit",
+            );
+            return;
+        }
+        self.strict += usize::from(strict);
+        if spec.enabled {
+            self.launched.entry(launch).or_insert_with(|| spec.id.clone());
+        }
+        self.seen.insert(
+            spec.id.clone(),
+            Seen {
+                display_name: spec.display_name.clone(),
+                document,
+                origin: spec.origin.clone(),
+                fingerprint,
+            },
+        );
+        self.normalized.specs.push(spec);
+    }
+
+    fn settings(&mut self, hub: &HubDraft, sink: &mut Sink<'_>) {
+        let settings = &mut self.normalized.settings;
+        if let Some(policies) = &hub.policies {
+            let value = Spanned {
+                value: PathBuf::from(&policies.value),
+                span: policies.span,
+            };
+            set(&mut settings.policies, "policies", value, sink);
+        }
+        if let Some(tier) = hub.tier.clone() {
+            set(&mut settings.tier, "tier", tier, sink);
+        }
+        if let Some(agents) = hub.agents.clone() {
+            set(&mut settings.agents, "agents", agents, sink);
+        }
+        let (results, blobs, draft) = (&mut settings.results, &mut settings.blobs, &hub.results);
+        let seconds = |given: &Spanned<u64>| Spanned {
+            value: Duration::from_secs(given.value),
+            span: given.span,
+        };
+        let mut take = Take(sink);
+        take.given(
+            &mut results.max_reply_bytes,
+            "results.maxReplyBytes",
+            draft.max_reply_bytes.as_ref(),
+        );
+        take.given(&mut results.oversize, "results.oversize", draft.oversize.as_ref());
+        take.given(
+            &mut results.data_url_min_bytes,
+            "results.dataUrlMinBytes",
+            draft.data_url_min_bytes.as_ref(),
+        );
+        take.given(
+            &mut blobs.durability,
+            "blobs.durability",
+            draft.durability.as_ref(),
+        );
+        take.given(
+            &mut blobs.quota_bytes,
+            "blobs.quotaBytes",
+            draft.quota_bytes.as_ref(),
+        );
+        take.given(
+            &mut blobs.max_blob_bytes,
+            "blobs.maxBlobBytes",
+            draft.max_blob_bytes.as_ref(),
+        );
+        let (retention, session) = (
+            draft.retention_seconds.as_ref().map(seconds),
+            draft.session_seconds.as_ref().map(seconds),
+        );
+        take.given(&mut blobs.retention, "blobs.retentionSeconds", retention.as_ref());
+        take.given(&mut blobs.session, "blobs.sessionSeconds", session.as_ref());
+    }
+}
+
+>>>>>>> shape
 impl<'a> Context<'a> {
     /// What the document's servers are judged by.
     pub(crate) fn of(
@@ -177,3 +361,115 @@ fn hub_timeout(hub: &HubDraft, profile: Profile, sink: &mut Sink<'_>) -> Option<
     let timeout = hub.timeout.as_ref()?;
     (profile != Profile::Strict || strict_range(timeout, sink)).then_some(timeout.value)
 }
+<<<<<<< HEAD
+=======
+
+fn duplicate(
+    seen: &Seen,
+    document: usize,
+    fingerprint: Hash,
+    draft: &Draft,
+    spec: &ServerSpec,
+    sink: &mut Sink<'_>,
+) {
+    let span = draft.name.span;
+    let place = seen.place(document);
+    let name = quote(&spec.display_name);
+    if seen.document != document && seen.fingerprint == fingerprint {
+        let message = format!("the server {name} stands {place} as well, just the same: it is started once");
+        sink.warning(Code::SameServer, span, message, "take it out of one of the two");
+        return;
+    }
+    let message = format!(
+        "the id `{}` of the server {name} is taken {place} and here (line {})",
+        spec.id, spec.origin.line
+    );
+    sink.error(
+        Code::DuplicateServer,
+        span,
+        message,
+        "the first one stands: rename this one, or take it out",
+    );
+}
+
+/// Whether a server that starts or reaches the same as one before it stays.
+fn same_launch(seen: &Seen, document: usize, draft: &Draft, spec: &ServerSpec, sink: &mut Sink<'_>) -> bool {
+    let (first, second) = (quote(&seen.display_name), quote(&spec.display_name));
+    let place = seen.place(document);
+    let stays = seen.document == document;
+    let (what, help) = if stays {
+        (
+            format!(
+                "it is started twice (lines {} and {})",
+                seen.origin.line, spec.origin.line
+            ),
+            "take one of the two out, unless two are meant",
+        )
+    } else {
+        (
+            format!("it is started once, as {first}"),
+            "take it out of one of the two; policies name it by the id of the first",
+        )
+    };
+    let message = format!("the server {second} is the same as {first} {place}: {what}");
+    sink.warning(Code::SameServer, draft.name.span, message, help);
+    stays
+}
+
+impl Seen {
+    fn place(&self, document: usize) -> String {
+        let Origin { file, line, .. } = &self.origin;
+        if self.document == document {
+            format!("on line {line}")
+        } else {
+            format!("in {}, line {line}", quote(file))
+        }
+    }
+}
+
+/// Takes over what is given.
+struct Take<'a, 's>(&'a mut Sink<'s>);
+
+impl Take<'_, '_> {
+    fn given<T: PartialEq + Clone>(
+        &mut self,
+        setting: &mut Option<Setting<T>>,
+        name: &str,
+        given: Option<&Spanned<T>>,
+    ) {
+        if let Some(given) = given {
+            set(setting, name, given.clone(), self.0);
+        }
+    }
+}
+
+fn set<T: PartialEq>(setting: &mut Option<Setting<T>>, name: &str, given: Spanned<T>, sink: &mut Sink<'_>) {
+    match setting {
+        None => {
+            let origin = Origin {
+                file: sink.source().file.clone(),
+                line: sink.source().line(given.span),
+                plugin: None,
+            };
+            *setting = Some(Setting {
+                value: given.value,
+                origin,
+            });
+        }
+        Some(first) if first.value == given.value => {}
+        Some(first) => {
+            let Origin { file, line, .. } = &first.origin;
+            let message = format!(
+                "`{name}` has another value in {}, line {line}, and that one counts",
+                quote(file)
+            );
+            sink.error(
+                Code::SettingConflict,
+                given.span,
+                message,
+                "give it in one document only",
+            );
+        }
+    }
+}
+>>>>>>> shape

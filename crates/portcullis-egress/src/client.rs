@@ -456,6 +456,17 @@ impl GuardedResponse {
         self.body.prefix(most, &self.limits, self.deadline).await
     }
 
+    /// The body piece by piece as it comes, decompressed, in the time that [`bytes`](Self::bytes) has: for who does not
+    /// keep all of it. On the wire too it may have [`Limits::decoded_bytes`]. After an error it ends.
+    pub fn into_pieces(self) -> impl Stream<Item = Result<Bytes, EgressError>> + Send + 'static {
+        let reading = Reading {
+            idle: Some(self.limits.idle),
+            deadline: Some((self.deadline, self.limits.total)),
+            most: Some((self.limits.decoded_bytes, self.limits.decoded_bytes)),
+        };
+        pieces(self.body, reading)
+    }
+
     /// The body piece by piece as it comes, decompressed: no limit on its length or time, only on silence, and none
     /// on that where `idle` is `None`. After an error it ends.
     pub fn into_stream(
@@ -467,15 +478,19 @@ impl GuardedResponse {
             deadline: None,
             most: None,
         };
-        futures::stream::unfold(Some(self.body), move |body| async move {
-            let mut body = body?;
-            match body.chunk(reading).await {
-                Ok(Some(chunk)) => Some((Ok(chunk), Some(body))),
-                Ok(None) => None,
-                Err(error) => Some((Err(error), None)),
-            }
-        })
+        pieces(self.body, reading)
     }
+}
+
+fn pieces(body: Body, reading: Reading) -> impl Stream<Item = Result<Bytes, EgressError>> + Send + 'static {
+    futures::stream::unfold(Some(body), move |body| async move {
+        let mut body = body?;
+        match body.chunk(reading).await {
+            Ok(Some(chunk)) => Some((Ok(chunk), Some(body))),
+            Ok(None) => None,
+            Err(error) => Some((Err(error), None)),
+        }
+    })
 }
 
 impl fmt::Debug for GuardedClient {

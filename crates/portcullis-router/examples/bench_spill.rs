@@ -14,7 +14,8 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, Read, Write},
+    io::{BufRead, BufReader, BufWriter, Read, Write},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
     sync::{
@@ -27,7 +28,7 @@ use std::{
 use base64_simd::STANDARD;
 use portcullis_blobs::{Durability, FsOptions, FsStore, Hash};
 use portcullis_config::{
-    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
+    HttpSpec, Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
 };
 use portcullis_policy::{DecisionPoint, PolicyFile};
 use portcullis_router::{CallRequest, Keeping, Router, RouterOptions, ShapeOptions};
@@ -45,11 +46,17 @@ const MIB: usize = 1 << 20;
 /// Bytes whose base64 fills 64 KiB.
 const PIECE_BYTES: usize = 48 << 10;
 const SERVE: &str = "serve";
+/// Over HTTP instead of stdio: each reply a JSON body, or an event of a stream.
+const SERVE_JSON: &str = "serve-json";
+const SERVE_EVENTS: &str = "serve-events";
 
 fn main() -> Result<ExitCode, Failure> {
     let argument = std::env::args().nth(1);
-    if argument.as_deref() == Some(SERVE) {
-        return serve();
+    match argument.as_deref() {
+        Some(SERVE) => return serve(),
+        Some(SERVE_JSON) => return serve_http(false),
+        Some(SERVE_EVENTS) => return serve_http(true),
+        _ => {}
     }
     let parent = match argument {
         Some(folder) => tempfile::tempdir_in(folder)?,
@@ -64,9 +71,15 @@ fn main() -> Result<ExitCode, Failure> {
 }
 
 async fn measure(folder: &Path) -> Result<(), Failure> {
-    let ours = start(folder).await?;
+    let ours = start(&folder.join("blobs"), over_stdio()?).await?;
     // First, while the process is small.
-    memory(&ours).await?;
+    memory(&ours, "stdio", [16, 1024]).await?;
+    for (mode, name) in [(SERVE_JSON, "http-json"), (SERVE_EVENTS, "http-events")] {
+        let server = HttpChild::start(mode)?;
+        let ours = start(&folder.join(name), server.transport()?).await?;
+        memory(&ours, name, [16, 128]).await?;
+        ours.shutdown().await?;
+    }
     let sdk = Sdk::start().await?;
     let mut bare = Bare::start(folder)?;
     for size in [16 * MIB, 256 * MIB] {
@@ -99,10 +112,10 @@ async fn measure(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn memory(ours: &Router) -> Result<(), Failure> {
+async fn memory(ours: &Router, over: &str, mib: [usize; 2]) -> Result<(), Failure> {
     call(ours, MIB).await?;
-    println!("memory of the hub's process while a picture passes");
-    for size in [16 * MIB, 1024 * MIB] {
+    println!("memory of the hub's process while a picture passes over {over}");
+    for size in mib.map(|mib| mib * MIB) {
         fs::write("/proc/self/clear_refs", "5")?;
         let before = kib("VmRSS:")?;
         let begun = Instant::now();
@@ -139,18 +152,22 @@ impl Sources for Nothing {
     }
 }
 
-async fn start(folder: &Path) -> Result<Router, Failure> {
+fn over_stdio() -> Result<TransportSpec, Failure> {
+    Ok(TransportSpec::Stdio(StdioSpec {
+        program: std::env::current_exe()?,
+        args: vec![Template::literal(SERVE)],
+        env: [].into(),
+        inherit_env: [].into(),
+        cwd: None,
+    }))
+}
+
+async fn start(store: &Path, transport: TransportSpec) -> Result<Router, Failure> {
     let spec = ServerSpec {
         id: "s".parse()?,
         display_name: "s".to_owned(),
         description: None,
-        transport: TransportSpec::Stdio(StdioSpec {
-            program: std::env::current_exe()?,
-            args: vec![Template::literal(SERVE)],
-            env: [].into(),
-            inherit_env: [].into(),
-            cwd: None,
-        }),
+        transport,
         timeouts: Timeouts::uniform(Duration::from_secs(120)),
         protocol: Protocol::Initialize,
         enabled: true,
@@ -173,7 +190,7 @@ async fn start(folder: &Path) -> Result<Router, Failure> {
         policies: Arc::new(DecisionPoint::load(&[rules])?),
         policy_folder: None,
         keeping: Keeping::default(),
-        store: Arc::new(FsStore::open(&folder.join("blobs"), options)?),
+        store: Arc::new(FsStore::open(store, options)?),
         blob_tag: None,
         shape: ShapeOptions::default(),
         approval: None,
@@ -187,6 +204,44 @@ async fn start(folder: &Path) -> Result<Router, Failure> {
     let router = Router::start(vec![spec], options).await?;
     router.settled().await;
     Ok(router)
+}
+
+/// The server over HTTP. It ends with its input.
+struct HttpChild {
+    child: Child,
+    origin: String,
+}
+
+impl HttpChild {
+    fn start(mode: &str) -> Result<Self, Failure> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg(mode)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or("no output")?;
+        let mut origin = String::new();
+        BufReader::new(output).read_line(&mut origin)?;
+        let origin = origin.trim().to_owned();
+        Ok(Self { child, origin })
+    }
+
+    fn transport(&self) -> Result<TransportSpec, Failure> {
+        Ok(TransportSpec::Http(HttpSpec {
+            url: format!("{}/mcp", self.origin).parse()?,
+            headers: [].into(),
+            egress: vec![self.origin.parse()?].into(),
+            proxy: None,
+            root_certificates: Vec::new(),
+        }))
+    }
+}
+
+impl Drop for HttpChild {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// The SDK alone over a child's pipes.
@@ -321,21 +376,83 @@ fn serve() -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line?)?;
-        let Some(id) = message.get("id") else { continue };
-        write!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":")?;
-        match message.get("method").and_then(Value::as_str) {
-            Some("tools/call") => picture(&mut out, &message, noise.as_bytes())?,
-            Some("tools/list") => {
-                out.write_all(br#"{"tools":[{"name":"image","inputSchema":{"type":"object"}}]}"#)?;
-            }
-            _ => out.write_all(
-                br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#,
-            )?,
-        }
-        out.write_all(b"}\n")?;
-        out.flush()?;
+        answer(&mut out, &message, noise.as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// One line, where the message wants an answer.
+fn answer(out: &mut impl Write, message: &Value, noise: &[u8]) -> Result<(), Failure> {
+    let Some(id) = message.get("id") else {
+        return Ok(());
+    };
+    write!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":")?;
+    match message.get("method").and_then(Value::as_str) {
+        Some("tools/call") => picture(out, message, noise)?,
+        Some("tools/list") => {
+            out.write_all(br#"{"tools":[{"name":"image","inputSchema":{"type":"object"}}]}"#)?;
+        }
+        _ => out.write_all(
+            br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#,
+        )?,
+    }
+    out.write_all(b"}\n")?;
+    Ok(out.flush()?)
+}
+
+/// The same over HTTP, until it is killed.
+fn serve_http(events: bool) -> Result<ExitCode, Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    println!("http://{}", listener.local_addr()?);
+    let noise: Arc<str> = STANDARD.encode_to_string(noise(0)).into();
+    for stream in listener.incoming() {
+        let (stream, noise) = (stream?, Arc::clone(&noise));
+        std::thread::spawn(move || exchange(stream, events, noise.as_bytes()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One request and its answer, which the end of the connection ends.
+fn exchange(stream: TcpStream, events: bool, noise: &[u8]) -> Result<(), Failure> {
+    let mut input = BufReader::new(stream.try_clone()?);
+    let (mut method, mut length, mut line) = (String::new(), 0, String::new());
+    while input.read_line(&mut line)? > 2 {
+        if method.is_empty() {
+            method = line.split(' ').next().unwrap_or_default().to_owned();
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse()?;
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    input.read_exact(&mut body)?;
+    let mut out = BufWriter::with_capacity(64 << 10, stream);
+    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if method != "POST" || message.get("id").is_none() {
+        let status = if method == "GET" {
+            "405 None"
+        } else {
+            "202 Accepted"
+        };
+        write!(
+            out,
+            "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        )?;
+        return Ok(out.flush()?);
+    }
+    let (kind, before) = if events {
+        ("text/event-stream", "data: ")
+    } else {
+        ("application/json", "")
+    };
+    write!(
+        out,
+        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n{before}"
+    )?;
+    answer(&mut out, &message, noise)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
 }
 
 fn picture(out: &mut impl Write, message: &Value, noise: &[u8]) -> Result<(), Failure> {

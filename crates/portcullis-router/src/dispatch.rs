@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use portcullis_blobs::Tag;
@@ -30,7 +31,7 @@ use crate::{
     event::{Event, EventBus},
     pins::{PinStanding, Pinning},
     policies::Policies,
-    router::{RouterMessage, RouterOptions},
+    router::{BlobTag, RouterMessage, RouterOptions},
     shape::{ShapeError, ShapeFlags, ShapedResult, shape_reply},
 };
 
@@ -183,12 +184,17 @@ impl Dispatch {
     async fn shape(&self, reply: RawReply) -> Result<ShapedResult, ShapeError> {
         let store = &self.options.store;
         let result = shape_reply(reply, store, &self.options.shape).await?;
-        if let Some(name) = &self.options.blob_tag {
+        if let Some(BlobTag { name, life }) = &self.options.blob_tag {
+            let until = |life: &Duration| {
+                let life_ms = i64::try_from(life.as_millis()).unwrap_or(i64::MAX);
+                clock::unix_ms().saturating_add(life_ms)
+            };
+            let expires_ms = life.as_ref().map(until);
             for info in &result.blobs {
                 let tag = Tag {
                     name: name.clone(),
                     blob: info.blob,
-                    expires_ms: None,
+                    expires_ms,
                 };
                 store.tag(tag).await.map_err(ShapeError::Store)?;
             }

@@ -44,6 +44,7 @@ mod shape;
 mod spool;
 
 mod clock;
+mod collector;
 mod event;
 
 pub use approval::{
@@ -51,10 +52,11 @@ pub use approval::{
 };
 pub use call::{CallOutcome, CallRequest};
 pub use catalog::{Catalog, CatalogTool, ServerStatus};
+pub use collector::Collector;
 pub use error::{CallError, RouterError};
 pub use event::{Event, EventBus, EventRecord, EventStream, PinnedTool};
 pub use pins::{Keeping, PinStanding, ToolPin};
 pub use policies::PolicyReload;
 pub use policy_folder::{PolicyFolder, PolicyFolderError, read_texts};
-pub use router::{Router, RouterOptions};
+pub use router::{BlobTag, Router, RouterOptions};
 pub use shape::{BlobInfo, Oversize, ShapeError, ShapeFlags, ShapeOptions, ShapedResult, shape};

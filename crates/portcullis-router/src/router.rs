@@ -7,4 +7,4 @@ mod message;
 
 pub(crate) use message::RouterMessage;
 
-pub use handle::{Router, RouterOptions};
+pub use handle::{BlobTag, Router, RouterOptions};

@@ -315,6 +315,7 @@ fn attempt<'a>(
                 tools_changed: Arc::clone(&handshake.client.tools_changed),
                 patience: spec.timeouts.connect.max(spec.timeouts.list),
                 complaint: complaint.clone(),
+                spool: around.spool.clone(),
             };
             match connect_http(http, around.sources.as_ref(), terms) {
                 Ok(transport) => {

@@ -7,6 +7,7 @@
 mod client;
 mod connect;
 mod events;
+mod messages;
 mod outstanding;
 mod param;
 mod post;

@@ -17,7 +17,7 @@ const MAX_PUT_BACK_BYTES: u64 = 64 << 20;
 const LAST_PIECES: Duration = Duration::from_secs(60);
 
 /// Takes strings of more than 64 KiB while they arrive. Its work is done on threads that may block, one for each
-/// line with such strings; while that is slow, the server's pipe is not read.
+/// message with such strings; while that is slow, the server's pipe, body or stream is not read.
 pub trait StringSpool: Send + Sync + fmt::Debug {
     /// A string begins. What fails here or later is for [`StringWriter::finish`] to tell.
     fn begin(&self) -> Box<dyn StringWriter>;
@@ -49,7 +49,7 @@ pub trait SpooledString: Send + fmt::Debug {
 pub struct RawReply {
     /// JSON text. In the place of each of the strings stands its [marker](LongString::marker).
     pub json: String,
-    /// The strings, in no order. None over HTTP, where results are bounded and stay whole.
+    /// The strings, in no order.
     pub strings: Vec<LongString>,
 }
 

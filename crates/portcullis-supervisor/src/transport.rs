@@ -37,14 +37,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use restore::{Restored, claim, restore};
+pub(crate) use strings::Strings;
+
 use crate::{
     encode::encode_message,
     strings::StringSpool,
     ticket::{Ticket, WireFault},
 };
 use pending::{Pending, PendingRequest};
-use restore::{Restored, restore};
-use strings::Strings;
 use writer::{Outgoing, WriterQueue, Written};
 
 /// How a connection ended whose server closed its output.
@@ -364,7 +365,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         if strings.are_none() {
             return Some(frame);
         }
-        let claimed = restore::claim(&frame, strings);
+        let claimed = claim(&frame, strings);
         let are_taken = strings.are_taken();
         if claimed.is_empty() {
             return Some(frame);

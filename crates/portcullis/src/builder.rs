@@ -4,20 +4,20 @@ use std::{
     time::Duration,
 };
 
-use portcullis_blobs::{BlobStore, FsOptions, FsStore, MemStore, TagName};
+use portcullis_blobs::{BlobError, BlobStore, FsOptions, FsStore, MemStore, TagName};
 use portcullis_config::{Document, Environment, HostEnvironment, Normalized, Options, ServerSpec, normalize};
 use portcullis_egress::EgressRules;
 use portcullis_policy::{DecisionPoint, PolicyFile, Preset};
 use portcullis_router::{
-    ApprovalHandler, ElicitationHandler, Keeping, PolicyFolder, Router, RouterError, RouterOptions,
-    ShapeOptions,
+    ApprovalHandler, BlobTag, Collector, ElicitationHandler, Keeping, PolicyFolder, Router, RouterError,
+    RouterOptions, ShapeOptions,
 };
 use portcullis_state::{FirstSight, State};
 use portcullis_supervisor::LifecycleOptions;
 use portcullis_types::{AgentId, EgressRule, Tier};
 use tokio::task::spawn_blocking;
 
-use crate::{Hub, HubError};
+use crate::{Hub, HubError, stored};
 
 /// Everything that a [`Hub`] can be told before it starts. Each setting has a default that is safe: no policies
 /// deny all, no approval handler approves nothing, no elicitation handler declines all.
@@ -31,9 +31,11 @@ pub struct HubBuilder {
     sealed: bool,
     static_policies: bool,
     store: Store,
-    blob_options: FsOptions,
+    blob_options: Option<FsOptions>,
     blob_tag: Option<TagName>,
-    shape: ShapeOptions,
+    blob_tag_life: Option<Duration>,
+    blob_retention: Option<Duration>,
+    shape: Option<ShapeOptions>,
     approval: Option<Arc<dyn ApprovalHandler>>,
     elicitation: Option<Arc<dyn ElicitationHandler>>,
     agent: AgentId,
@@ -63,6 +65,16 @@ enum Store {
     Memory,
     Folder(PathBuf),
     Given(Arc<dyn BlobStore>),
+}
+
+impl Store {
+    fn open(self, options: FsOptions) -> Result<Arc<dyn BlobStore>, BlobError> {
+        Ok(match self {
+            Self::Memory => Arc::new(MemStore::new(options.limits)),
+            Self::Folder(folder) => Arc::new(FsStore::open(&folder, options)?),
+            Self::Given(store) => store,
+        })
+    }
 }
 
 #[derive(Default)]
@@ -183,8 +195,10 @@ impl HubBuilder {
     /// How the store of this hub's own behaves, be it [a folder](Self::blob_dir) or memory: how large a blob may be, how
     /// much all of them may take, and in a folder what outlasts a power cut. A result that the store does not take
     /// fails its call and no other. A store that was [given](Self::blob_store) stays as it is.
+    ///
+    /// This counts before what the documents say under `blobs`, all of it.
     pub fn blob_options(mut self, options: FsOptions) -> Self {
-        self.blob_options = options;
+        self.blob_options = Some(options);
         self
     }
 
@@ -196,9 +210,25 @@ impl HubBuilder {
         self
     }
 
-    /// How results are shaped: limits, and what happens above them.
+    /// For how long what is stored is kept under its [name](Self::blob_tag), counted from when it was stored last: for
+    /// good by default. This counts before `blobs.sessionSeconds` of the documents.
+    pub fn blob_tag_life(mut self, life: Duration) -> Self {
+        self.blob_tag_life = Some(life);
+        self
+    }
+
+    /// Collects, as the hub starts and then every hour, what nothing keeps and was stored longer ago than this. Without
+    /// it, and without `blobs.retentionSeconds` in the documents, the host collects when it likes, by
+    /// [`BlobStore::gc`].
+    pub fn blob_retention(mut self, retention: Duration) -> Self {
+        self.blob_retention = Some(retention);
+        self
+    }
+
+    /// How results are shaped: limits, and what happens above them. This counts before what the documents say under
+    /// `results`, all of it.
     pub fn shape(mut self, shape: ShapeOptions) -> Self {
-        self.shape = shape;
+        self.shape = Some(shape);
         self
     }
 
@@ -272,11 +302,10 @@ impl HubBuilder {
             (Policies::Preset(preset), _) => (DecisionPoint::preset(preset)?, None),
             (Policies::Documents, None) => (DecisionPoint::deny_all(), None),
         };
-        let store: Arc<dyn BlobStore> = match self.store {
-            Store::Memory => Arc::new(MemStore::new(self.blob_options.limits)),
-            Store::Folder(folder) => Arc::new(FsStore::open(&folder, self.blob_options)?),
-            Store::Given(store) => store,
-        };
+        let options = self
+            .blob_options
+            .unwrap_or_else(|| stored::blob_options(&settings.blobs));
+        let store = self.store.open(options)?;
         let state = match self.state {
             Kept::Memory => None,
             Kept::Folder(folder) => Some(Arc::new(
@@ -286,6 +315,9 @@ impl HubBuilder {
             )),
             Kept::Given(state) => Some(state),
         };
+        let retention = self.blob_retention.or(stored::value(&settings.blobs.retention));
+        let collected = Arc::clone(&store);
+        let life = self.blob_tag_life.or(stored::value(&settings.blobs.session));
         let defaults = Keeping::default();
         let sources = SharedEnvironment(environment);
         let router = Router::start(
@@ -294,8 +326,10 @@ impl HubBuilder {
                 policies: Arc::new(policies),
                 policy_folder: folder,
                 store,
-                blob_tag: self.blob_tag,
-                shape: self.shape,
+                blob_tag: self.blob_tag.map(|name| BlobTag { name, life }),
+                shape: self
+                    .shape
+                    .unwrap_or_else(|| stored::shape_options(&settings.results)),
                 approval: self.approval,
                 elicitation: self.elicitation,
                 agent: self.agent,
@@ -315,7 +349,8 @@ impl HubBuilder {
             },
         )
         .await?;
-        Ok(Hub::new(router, diagnostics))
+        let collector = retention.map(|retention| Collector::start(collected, retention));
+        Ok(Hub::new(router, diagnostics, collector))
     }
 }
 

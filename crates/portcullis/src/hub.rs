@@ -2,7 +2,9 @@ use std::{sync::Arc, time::Duration};
 
 use portcullis_blobs::{BlobError, BlobStore};
 use portcullis_config::Diagnostic;
-use portcullis_router::{CallError, CallOutcome, CallRequest, Catalog, CatalogTool, EventStream, Router};
+use portcullis_router::{
+    CallError, CallOutcome, CallRequest, Catalog, CatalogTool, Collector, EventStream, Router,
+};
 use portcullis_types::{BlobRef, Decision};
 
 use crate::{HubBuilder, HubError};
@@ -15,6 +17,8 @@ use crate::{HubBuilder, HubError};
 pub struct Hub {
     router: Arc<Router>,
     diagnostics: Vec<Diagnostic>,
+    /// Keeps the store tidy for as long as this is there.
+    _collector: Option<Collector>,
 }
 
 impl Hub {
@@ -23,10 +27,11 @@ impl Hub {
         HubBuilder::default()
     }
 
-    pub(crate) fn new(router: Router, diagnostics: Vec<Diagnostic>) -> Self {
+    pub(crate) fn new(router: Router, diagnostics: Vec<Diagnostic>, collector: Option<Collector>) -> Self {
         Self {
             router: Arc::new(router),
             diagnostics,
+            _collector: collector,
         }
     }
 

@@ -44,6 +44,8 @@ mod error;
 mod files;
 #[cfg(feature = "hub")]
 mod hub;
+#[cfg(feature = "hub")]
+mod stored;
 
 pub use portcullis_types::{
     AgentId, Alias, Answer, Approver, BlobRef, CapabilityId, Decision, EgressRule, Hash, ParseError,

@@ -7,10 +7,12 @@ use futures::{StreamExt, TryStreamExt};
 use portcullis::{
     BlobRef,
     blobs::{BlobEntry, BlobError, BlobStore, FsOptions, FsStore, GcOptions, Progress, Tag},
+    config::{Options, normalize},
+    read_documents,
 };
 use serde::Serialize;
 
-use crate::{ExitStatus, arguments::Format, hub, output, progress};
+use crate::{ExitStatus, arguments::Format, findings, host::Host, hub, output, progress};
 
 mod get;
 mod text;
@@ -39,9 +41,12 @@ enum BlobsCommand {
     },
     /// Remove what nothing keeps: no tag, no running hub, and no put within the retention
     Gc {
-        /// How long what nothing keeps stays all the same: 30m, 12h, 7d
-        #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_duration)]
-        retention: Duration,
+        /// How long what nothing keeps stays all the same: 30m, 12h, 7d [default: 7d]
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        retention: Option<Duration>,
+        /// Configuration files whose `blobs.retentionSeconds` counts where there is no --retention
+        #[arg(long, num_args = 1.., value_name = "FILE")]
+        config: Vec<PathBuf>,
         /// Only say what would go
         #[arg(long)]
         dry_run: bool,
@@ -118,9 +123,13 @@ pub(crate) async fn run(arguments: BlobsArguments) -> ExitStatus {
         BlobsCommand::Verify { wanted, store } => verify(&store, wanted).await,
         BlobsCommand::Gc {
             retention,
+            config,
             dry_run,
             store,
-        } => collect(&store, retention, dry_run).await,
+        } => match retention.map_or_else(|| retention_of(&config), Ok) {
+            Ok(retention) => collect(&store, retention, dry_run).await,
+            Err(status) => return status,
+        },
         BlobsCommand::Stats(store) => stats(&store).await,
     };
     done.unwrap_or_else(|error| failed(&error))
@@ -191,6 +200,24 @@ async fn verify(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<Exit
     } else {
         ExitStatus::Failed
     })
+}
+
+/// The retention that the configurations state, or the default. Where they cannot be read it may be one that is longer.
+fn retention_of(config: &[PathBuf]) -> Result<Duration, ExitStatus> {
+    let documents = read_documents(config).map_err(|error| {
+        output::error(&error.to_string());
+        ExitStatus::from(&error)
+    })?;
+    let options = Options::default();
+    let normalized = normalize(&documents, &options, &Host::capture());
+    match normalized.settings.blobs.retention {
+        Some(setting) => Ok(setting.value),
+        None if normalized.has_errors() => {
+            findings::print(&documents, &normalized.diagnostics, &options);
+            Err(ExitStatus::BadConfig)
+        }
+        None => Ok(GcOptions::at(0).retention),
+    }
 }
 
 async fn collect(

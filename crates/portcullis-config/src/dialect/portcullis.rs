@@ -10,6 +10,7 @@ use crate::{
     draft::{Draft, DraftDocument, EgressSource, HubDraft, MAX_MILLISECONDS, Names, egress_rules},
     fields::Fields,
     network::NetworkDraft,
+    results::ResultsDraft,
     source::{Sink, quote},
     value::{Member, Node, Object, Span, Spanned, Value},
 };
@@ -39,6 +40,9 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
             return None;
         }
     };
+    if hub.results.broken {
+        return None;
+    }
     // A profile that could not be read may have been the strict one: nothing of the document is used then.
     Some(DraftDocument {
         servers,
@@ -95,6 +99,7 @@ fn hub(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> HubDraft {
         tier,
         agents: agents(fields, sink),
         network: NetworkDraft::read(fields, sink),
+        results: ResultsDraft::read(fields, sink),
     }
 }
 

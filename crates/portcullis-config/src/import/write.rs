@@ -57,6 +57,29 @@ fn hub(hub: &HubDraft, out: &mut Yaml) {
             out.line(2, &format!("{}: {}", scalar(&agent.to_string()), scalar(profile)));
         }
     }
+    let number =
+        |name, value: &Option<Spanned<u64>>| value.as_ref().map(|it| format!("{name}: {}", it.value));
+    let results = &hub.results;
+    let oversize = results.oversize.as_ref();
+    let durability = results.durability.as_ref();
+    out.section(
+        "results",
+        [
+            number("maxReplyBytes", &results.max_reply_bytes),
+            oversize.map(|word| format!("oversize: {}", word.value.name())),
+            number("dataUrlMinBytes", &results.data_url_min_bytes),
+        ],
+    );
+    out.section(
+        "blobs",
+        [
+            durability.map(|word| format!("durability: {}", word.value.name())),
+            number("quotaBytes", &results.quota_bytes),
+            number("maxBlobBytes", &results.max_blob_bytes),
+            number("retentionSeconds", &results.retention_seconds),
+            number("sessionSeconds", &results.session_seconds),
+        ],
+    );
 }
 
 fn server(draft: &Draft, egress: &[EgressRule], out: &mut Yaml) {
@@ -178,6 +201,15 @@ impl Yaml {
         if !given.is_empty() {
             self.line(3, &format!("{name}: {{{}}}", given.join(", ")));
         }
+    }
+
+    /// What the document says for the hub under one name, where it says something.
+    fn section(&mut self, name: &str, lines: impl IntoIterator<Item = Option<String>>) {
+        let mut lines = lines.into_iter().flatten().peekable();
+        if lines.peek().is_some() {
+            self.line(1, &format!("{name}:"));
+        }
+        lines.for_each(|line| self.line(2, &line));
     }
 
     fn list<'a>(&mut self, depth: usize, name: &str, items: impl Iterator<Item = &'a str>) {

@@ -199,7 +199,7 @@ proptest! {
             "enabled", "disabledTools", "disabledAutoApproveTools", "inheritEnv", "egress", "protocol", "timeouts", "isolation",
             "limits", "type", "transport", "transportType", "serverUrl", "httpUrl", "autoApprove", "alwaysAllow", "envFile",
             "timeout", "timeoutSeconds", "mcp", "mcpServers", "$schema", "servers", "allowedHosts", "policies", "tier",
-            "profile", "agents",
+            "profile", "agents", "results", "blobs",
         ];
         prop_assume!(!known.contains(&key.as_str()));
         for text in [

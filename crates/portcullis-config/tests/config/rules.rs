@@ -1,8 +1,10 @@
 //! Rules that hold across documents, profiles and options.
 
+use std::time::Duration;
+
 use portcullis_config::{
-    Code, Dialect, Document, NoEnvironment, Normalized, Options, ProcessLimits, Profile, TransportSpec,
-    normalize,
+    BlobDurability, Code, Dialect, Document, NoEnvironment, Normalized, Options, OversizeReplies,
+    ProcessLimits, Profile, TransportSpec, import, normalize,
 };
 
 use crate::machine::Machine;
@@ -425,5 +427,174 @@ fn the_code_form_has_its_defaults_and_its_number_of_servers() {
     assert_eq!(
         (twice.specs.len(), codes(&twice)),
         (1, vec![Code::DuplicateServer])
+    );
+}
+
+const HUB: &str = "mcp:\n  results: {maxReplyBytes: 100000, oversize: reject, dataUrlMinBytes: 64}\n  blobs:\n    \
+                   durability: none\n    quotaBytes: 1000000\n    maxBlobBytes: 500000\n    retentionSeconds: 60\n    \
+                   sessionSeconds: 90\n  servers: [{name: a, command: /usr/bin/node}]\n";
+
+#[test]
+fn results_and_their_store_are_settings_of_the_hub_in_either_profile() {
+    for profile in ["desktop", "strict"] {
+        let text = HUB.replacen("mcp:\n", &format!("mcp:\n  profile: {profile}\n"), 1);
+        let normalized = run("a.yaml", &text, &Options::default());
+        assert_eq!(normalized.diagnostics, []);
+        let (results, blobs) = (normalized.settings.results, normalized.settings.blobs);
+        assert_eq!(results.max_reply_bytes.unwrap().value, 100_000);
+        assert_eq!(results.oversize.unwrap().value, OversizeReplies::Reject);
+        assert_eq!(results.data_url_min_bytes.unwrap().value, 64);
+        assert_eq!(blobs.durability.unwrap().value, BlobDurability::None);
+        let quota = blobs.quota_bytes.unwrap();
+        assert_eq!((quota.value, quota.origin.line), (1_000_000, 6));
+        assert_eq!(blobs.max_blob_bytes.unwrap().value, 500_000);
+        assert_eq!(blobs.retention.unwrap().value, Duration::from_secs(60));
+        assert_eq!(blobs.session.unwrap().value, Duration::from_secs(90));
+    }
+    let nothing = run("a.yaml", "mcp: {servers: []}\n", &Options::default());
+    assert_eq!(nothing.settings.results, Default::default());
+    assert_eq!(nothing.settings.blobs, Default::default());
+}
+
+/// What could not be read may have been a limit: without it more would be let through than was meant.
+#[test]
+fn of_a_document_whose_limits_cannot_be_read_nothing_is_used() {
+    for (good, bad, code, told) in [
+        (
+            "quotaBytes: 1000000",
+            "quotaBytes: 1 GB",
+            Code::WrongType,
+            "whole number",
+        ),
+        (
+            "quotaBytes: 1000000",
+            "quotaBytes: 0",
+            Code::BadValue,
+            "from 1 to 18446744073709551615",
+        ),
+        (
+            "quotaBytes: 1000000",
+            "quotaBytes: -5",
+            Code::BadValue,
+            "from 1 to",
+        ),
+        (
+            "maxReplyBytes: 100000",
+            "maxReplyBytes: 67108865",
+            Code::BadValue,
+            "1 to 67108864",
+        ),
+        (
+            "oversize: reject",
+            "oversize: cut",
+            Code::BadValue,
+            "`spill` or `reject`",
+        ),
+        (
+            "durability: none",
+            "durability: always",
+            Code::BadValue,
+            "`fsync`, `group` or `none`",
+        ),
+        (
+            "retentionSeconds: 60",
+            "retentionSeconds: 7d",
+            Code::WrongType,
+            "whole number",
+        ),
+        (
+            "retentionSeconds: 60",
+            "retentionSeconds: 315360001",
+            Code::BadValue,
+            "315360000",
+        ),
+        (
+            "sessionSeconds: 90",
+            "quotaBytes: 5",
+            Code::DuplicateKey,
+            "keep one",
+        ),
+        (
+            "results: {maxReplyBytes: 100000, oversize: reject, dataUrlMinBytes: 64}",
+            "results: 5",
+            Code::WrongType,
+            "",
+        ),
+    ] {
+        let normalized = run("a.yaml", &HUB.replace(good, bad), &Options::default());
+        let [found] = &normalized.diagnostics[..] else {
+            panic!("{bad}: {:?}", normalized.diagnostics)
+        };
+        assert_eq!(found.code, code, "{bad}");
+        assert!(found.help.contains(told), "{bad}: {}", found.help);
+        assert!(normalized.specs.is_empty(), "{bad}");
+        assert_eq!(normalized.settings.blobs, Default::default(), "{bad}");
+    }
+}
+
+#[test]
+fn an_import_keeps_what_is_said_of_results() {
+    let document = Document::new("a.yaml", HUB);
+    let imported = import(&document, &Options::default(), &Machine::default());
+    let values = |text: &str| {
+        let settings = run("a.yaml", text, &Options::default()).settings;
+        let (results, blobs) = (settings.results, settings.blobs);
+        (
+            results.max_reply_bytes.map(|set| set.value),
+            results.oversize.map(|set| set.value),
+            results.data_url_min_bytes.map(|set| set.value),
+            blobs.durability.map(|set| set.value),
+            blobs.quota_bytes.map(|set| set.value),
+            blobs.max_blob_bytes.map(|set| set.value),
+            (
+                blobs.retention.map(|set| set.value),
+                blobs.session.map(|set| set.value),
+            ),
+        )
+    };
+    assert_eq!(values(&imported.config), values(HUB), "{}", imported.config);
+}
+
+#[test]
+fn a_misspelt_limit_is_found_and_one_that_cannot_hold_is_told() {
+    let misspelt = HUB
+        .replace("quotaBytes", "quotaByte")
+        .replace("oversize", "oversized");
+    let normalized = run("a.yaml", &misspelt, &Options::default());
+    assert_eq!(codes(&normalized), [Code::UnknownField; 2]);
+    let helps: Vec<_> = normalized
+        .diagnostics
+        .iter()
+        .map(|found| found.help.as_str())
+        .collect();
+    assert_eq!(helps, ["did you mean `oversize`?", "did you mean `quotaBytes`?"]);
+    let normalized = run("a.yaml", &HUB.replace("500000", "2000000"), &Options::default());
+    assert_eq!(codes(&normalized), [Code::IgnoredField]);
+    assert!(!normalized.has_errors());
+    // Of two documents the first counts, field by field.
+    let second = HUB
+        .replace("1000000", "9")
+        .replace("/usr/bin/node", "/usr/bin/npx");
+    let documents = [
+        Document::new("one.yaml", "mcp: {servers: [], blobs: {quotaBytes: 7}}\n"),
+        Document::new(
+            "two.yaml",
+            second.replace("maxBlobBytes: 500000", "maxBlobBytes: 8"),
+        ),
+    ];
+    let normalized = normalize(&documents, &Options::default(), &Machine::default());
+    assert_eq!(codes(&normalized), [Code::SettingConflict]);
+    assert!(
+        normalized.diagnostics[0]
+            .message
+            .contains("`blobs.quotaBytes` has another value")
+    );
+    let blobs = normalized.settings.blobs;
+    assert_eq!(
+        (
+            blobs.quota_bytes.unwrap().value,
+            blobs.max_blob_bytes.unwrap().value
+        ),
+        (7, 8)
     );
 }

@@ -46,6 +46,61 @@ struct Mcp {
     tier: Option<Tier>,
     /// The profile, as policies speak of it, of each agent.
     agents: Option<BTreeMap<String, String>>,
+    /// How results reach the host.
+    results: Option<Results>,
+    /// The store for what is large or binary in results.
+    blobs: Option<Blobs>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Results {
+    /// The largest reply that is handed on, in bytes, after binary content was replaced; 65,536 by default.
+    #[schemars(range(min = 1, max = 67_108_864))]
+    max_reply_bytes: Option<u64>,
+    /// What becomes of a larger one: stored whole, with a note in its place (`spill`), or its call fails (`reject`).
+    oversize: Option<Oversize>,
+    /// From which size on, in bytes, a data URL in text, or base64 in structured content, goes to the store; 4,096 by
+    /// default.
+    #[schemars(range(min = 1, max = 67_108_864))]
+    data_url_min_bytes: Option<u64>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Oversize {
+    Spill,
+    Reject,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Blobs {
+    /// What outlasts a power cut: every blob (`fsync`, the default; `group` syncs those that are stored at the same time
+    /// together), or what the operating system had written (`none`).
+    durability: Option<Durability>,
+    /// What all blobs together may take, in bytes; without limit by default. A result that it does not hold fails its
+    /// call.
+    #[schemars(range(min = 1))]
+    quota_bytes: Option<u64>,
+    /// The largest single blob, in bytes; 4 GiB by default.
+    #[schemars(range(min = 1))]
+    max_blob_bytes: Option<u64>,
+    /// How long what nothing keeps stays, in seconds: a hub that is told this collects what is older, as it starts and
+    /// once an hour. Without it only `portcullis blobs gc` collects, after 7 days.
+    #[schemars(range(min = 1, max = 315_360_000))]
+    retention_seconds: Option<u64>,
+    /// How long what a session stored is kept under the session's name, in seconds; for good by default.
+    #[schemars(range(min = 1, max = 315_360_000))]
+    session_seconds: Option<u64>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Durability {
+    Fsync,
+    Group,
+    None,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -262,6 +317,8 @@ fn what_the_schema_has_the_reader_reads_and_the_other_way_round() {
             r#"{"mcp":{"servers":[{"name":"a","limits":{""#,
             r#"":1}}]}}"#,
         ),
+        ("Results", r#"{"mcp":{"results":{""#, r#"":{"zz":1}}}}"#),
+        ("Blobs", r#"{"mcp":{"blobs":{""#, r#"":{"zz":1}}}}"#),
         (
             "ProxyLogin",
             r#"{"mcp":{"servers":[{"name":"a","proxy":{""#,
@@ -413,6 +470,15 @@ fn good_documents_fit_the_schema_and_bad_ones_do_not() {
             r#"{"mcp":{"servers":[{"name":"a","url":"https://x","proxy":false}]}}"#,
             false,
         ),
+        (
+            r#"{"mcp":{"servers":[],"results":{"maxReplyBytes":1,"oversize":"reject","dataUrlMinBytes":9},"blobs":{"durability":"group","quotaBytes":9000000000000,"maxBlobBytes":7,"retentionSeconds":60,"sessionSeconds":60}}}"#,
+            true,
+        ),
+        (r#"{"mcp":{"servers":[],"results":{"oversize":"cut"}}}"#, false),
+        (r#"{"mcp":{"servers":[],"results":{"maxReplyBytes":"1"}}}"#, false),
+        (r#"{"mcp":{"servers":[],"blobs":{"durability":"None"}}}"#, false),
+        (r#"{"mcp":{"servers":[],"blobs":{"quota":1}}}"#, false),
+        (r#"{"mcp":{"servers":[],"blobs":[]}}"#, false),
         (r#"{"mcp":{"servers":[{"name":"a","comand":"node"}]}}"#, false),
         (r#"{"mcp":{"servers":"a"}}"#, false),
         (r#"{"mcp":{"servers":[{"name":"a","enabled":"yes"}]}}"#, false),

@@ -47,9 +47,8 @@ pub struct RouterOptions {
     pub policy_folder: Option<PolicyFolder>,
     /// Where binary and oversize content goes.
     pub store: Arc<dyn BlobStore>,
-    /// Under which name what results put there is kept when the router is gone; with none it is kept while this is
-    /// there.
-    pub blob_tag: Option<TagName>,
+    /// How what results put there is kept when the router is gone; with none it is kept while this is there.
+    pub blob_tag: Option<BlobTag>,
     /// How results are shaped.
     pub shape: ShapeOptions,
     /// Who answers what must be asked; with none, such calls end in [`CallError::NeedsApproval`].
@@ -68,6 +67,15 @@ pub struct RouterOptions {
     pub lifecycle: Option<portcullis_supervisor::LifecycleOptions>,
     /// Where the hub as a whole may connect over HTTP, above each server's own rules; with none, those stand alone.
     pub egress: Option<EgressRules>,
+}
+
+/// How a router keeps what it stores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlobTag {
+    /// Under which name.
+    pub name: TagName,
+    /// For how long since it was stored last; for good with none.
+    pub life: Option<Duration>,
 }
 
 /// Ties supervisor, policies and store together: the enforcement point. Calls go through it without passing a

@@ -219,3 +219,55 @@ async fn a_cancelled_call_leaves_nothing_of_its_picture() {
     timeout(PATIENCE, gone).await.unwrap();
     assert_eq!(rig.router.store().stats().await.unwrap().blobs, 1);
 }
+
+/// However its server writes it: escapes, the data before their type, alone in structured content, under a wrong type.
+/// The event tells both types where they differ.
+#[tokio::test]
+async fn a_picture_is_found_however_its_server_writes_it() {
+    let bytes = pseudo_random("image/png", 51_000, 7);
+    let plain = base64_simd::STANDARD.encode_to_string(&bytes);
+    let escaped = plain.replace('/', "\\/").replacen('+', "\\u002B", 500);
+    let png = json!("image/png");
+    for (raw, declared) in [
+        (
+            format!(r#"{{"content":[{{"data":"{escaped}","mimeType":"image/png","type":"image"}}]}}"#),
+            &json!(null),
+        ),
+        (
+            format!(r#"{{"content":[{{"type":"image","data":"{plain}","mimeType":"image/jpeg"}}]}}"#),
+            &json!("image/jpeg"),
+        ),
+        (
+            format!(
+                r#"{{"content":[{{"type":"image","data":"{}"}}]}}"#,
+                plain.trim_end_matches('=')
+            ),
+            &json!(null),
+        ),
+        (
+            format!(r#"{{"structuredContent":{{"picture":"{escaped}"}},"content":[]}}"#),
+            &json!(null),
+        ),
+        (
+            format!(r#"{{"content":[{{"text":"data:image\/png;base64,{escaped}","type":"text"}}]}}"#),
+            &json!(null),
+        ),
+    ] {
+        let script = Script::new("s").tool(Tool::new("image", Behaviour::Raw(raw)));
+        let mut rig = Rig::start(&script, "default deny\nallow mcp.s.*\n", None).await;
+        let outcome = rig.call("image", "{}").await.unwrap();
+        let [info] = &outcome.result.blobs[..] else {
+            panic!("{:?}", outcome.result.blobs)
+        };
+        let content = rig.router.store().get(info.blob).await.unwrap();
+        assert!(content == bytes && !outcome.result.spilled);
+        let result = outcome.result.result.get();
+        assert!(
+            result.contains(&info.blob.to_string()) && result.len() < 400,
+            "{result}"
+        );
+        let told = rig.told();
+        let blob = &told.last().unwrap()["blobs"][0];
+        assert_eq!((&blob["mediaType"], &blob["declaredMediaType"]), (&png, declared));
+    }
+}

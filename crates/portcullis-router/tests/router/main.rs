@@ -19,7 +19,7 @@ use portcullis_config::{
 };
 use portcullis_policy::{DecisionPoint, PolicyFile};
 use portcullis_router::{
-    ApprovalHandler, CallError, CallOutcome, CallRequest, EventRecord, EventStream, Keeping, Router,
+    ApprovalHandler, BlobTag, CallError, CallOutcome, CallRequest, EventRecord, EventStream, Keeping, Router,
     RouterOptions, ShapeOptions,
 };
 use portcullis_supervisor::LifecycleOptions;
@@ -98,7 +98,10 @@ fn options(rules: &str, approval: Option<Arc<dyn ApprovalHandler>>) -> RouterOpt
         keeping: Keeping::default(),
         policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
         store: Arc::new(MemStore::default()),
-        blob_tag: Some(TagName::session("router").unwrap()),
+        blob_tag: Some(BlobTag {
+            name: TagName::session("router").unwrap(),
+            life: None,
+        }),
         shape: ShapeOptions::default(),
         approval,
         elicitation: None,

@@ -20,11 +20,15 @@ use rmcp::{
 };
 use secrecy::{ExposeSecret, SecretString};
 use sse_stream::Sse;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{outstanding::Outstanding, standing::Standing, stream::StreamOf};
+use super::{messages::Messages, outstanding::Outstanding, standing::Standing, stream::StreamOf};
+use crate::{strings::StringSpool, transport::Strings};
 
 /// How long after a connection could not be made it is tried once more.
 const SECOND_TRY: Duration = Duration::from_millis(250);
@@ -43,6 +47,8 @@ pub(crate) struct GuardedHttp {
     /// A session was set up: what sets up another one does so because that was lost.
     pub(super) initialized: Arc<AtomicBool>,
     pub(super) terms: HttpTerms,
+    /// What of long strings may be on its way to who takes them.
+    room: Arc<Semaphore>,
     /// Values that the server is given and may send back: they are never shown.
     secrets: Arc<[SecretString]>,
 }
@@ -60,6 +66,8 @@ pub(crate) struct HttpTerms {
     /// How long the answer to what is no call may take to begin.
     pub(crate) patience: Duration,
     pub(crate) complaint: Complaint,
+    /// Who takes the long strings of results. Without one they stay where they are.
+    pub(crate) spool: Option<Arc<dyn StringSpool>>,
 }
 
 /// The last answer that was none, in words for people: the SDK keeps only the name of a failure. And how long the
@@ -155,8 +163,14 @@ impl GuardedHttp {
             standing: Arc::default(),
             initialized: Arc::default(),
             terms,
+            room: Strings::room(),
             secrets: secrets.into(),
         }
+    }
+
+    /// A reader of bodies, or of events' data, of which at most `most_bytes` stay in memory.
+    pub(super) fn messages(&self, most_bytes: usize) -> Messages {
+        Messages::new(most_bytes, self.terms.spool.as_ref(), &self.room)
     }
 
     /// Text of a server's for a message to a person: short, without the secrets that the server was given, and

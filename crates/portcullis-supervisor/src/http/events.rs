@@ -1,28 +1,51 @@
-use std::collections::VecDeque;
-
-/// One event of a stream, its data as bytes: whether they are text is for the wire layer to say.
+/// One event of a stream, but for its data, which went by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) event: Option<String>,
-    pub(crate) data: Option<Vec<u8>>,
+    /// Whether it has data, be they empty.
+    pub(crate) has_data: bool,
     pub(crate) id: Option<String>,
     /// In milliseconds.
     pub(crate) retry: Option<u64>,
 }
 
-/// The parser of `text/event-stream` (HTML standard, section 9.2.6), fed chunks that end anywhere.
+/// What becomes of a stream's events.
+pub(crate) trait EventSink {
+    /// More of the data of the event at hand, as bytes: whether they are text is for the wire layer to say.
+    ///
+    /// # Errors
+    /// [`EventTooLarge`], and the parser is dead.
+    fn data(&mut self, data: &[u8]) -> Result<(), EventTooLarge>;
+
+    /// The event is whole.
+    fn event(&mut self, event: Event);
+}
+
+/// The parser of `text/event-stream` (HTML standard, section 9.2.6), fed chunks that end anywhere. Data are passed on
+/// as they come.
 ///
 /// Tolerant as the standard is: unknown fields, comments and lines without a colon are no errors.
 #[derive(Debug)]
 pub(crate) struct EventParser {
+    /// What came of the line at hand.
+    // INVARIANT: at most `most_bytes` long, and empty while the line is one of data.
     line: Vec<u8>,
+    at: At,
     current: Event,
-    /// Bytes of the event so far, comments aside.
-    held_bytes: usize,
     most_bytes: usize,
     after_cr: bool,
     first_line: bool,
-    done: VecDeque<Event>,
+}
+
+/// Where in its line the stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// In a line that is none of data, as far as is known.
+    Line,
+    /// Behind the colon of a line of data, where a space is none of them.
+    Colon,
+    /// In data.
+    Data,
 }
 
 /// An event or a line is larger than allowed. The parser is dead.
@@ -30,19 +53,19 @@ pub(crate) struct EventParser {
 pub(crate) struct EventTooLarge;
 
 impl EventParser {
+    /// A parser for lines that have at most `most_bytes`, those of data aside.
     pub(crate) fn new(most_bytes: usize) -> Self {
         Self {
             line: Vec::new(),
+            at: At::Line,
             current: Event::default(),
-            held_bytes: 0,
             most_bytes,
             after_cr: false,
             first_line: true,
-            done: VecDeque::new(),
         }
     }
 
-    pub(crate) fn feed(&mut self, mut chunk: &[u8]) -> Result<(), EventTooLarge> {
+    pub(crate) fn feed(&mut self, mut chunk: &[u8], sink: &mut impl EventSink) -> Result<(), EventTooLarge> {
         while !chunk.is_empty() {
             if std::mem::take(&mut self.after_cr)
                 && let Some(rest) = chunk.strip_prefix(b"\n")
@@ -50,18 +73,14 @@ impl EventParser {
                 chunk = rest;
                 continue;
             }
-            let end = chunk.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let end = memchr::memchr2(b'\n', b'\r', chunk);
             let (part, rest) = chunk.split_at(end.unwrap_or(chunk.len()));
-            if self.held_bytes + self.line.len() + part.len() > self.most_bytes {
-                return Err(EventTooLarge);
-            }
-            self.line.extend_from_slice(part);
+            self.part(part, sink)?;
             chunk = rest;
             if let Some((delimiter, rest)) = rest.split_first() {
                 self.after_cr = *delimiter == b'\r';
                 chunk = rest;
-                let line = std::mem::take(&mut self.line);
-                self.end_line(&line);
+                self.end_line(sink)?;
             }
         }
         Ok(())
@@ -69,47 +88,89 @@ impl EventParser {
 
     /// The stream is over. The standard drops an event without its blank line; a server that forgot it and has
     /// sent all of its data is heard all the same: whether they are whole shows when they are read.
-    pub(crate) fn finish(&mut self) {
-        let line = std::mem::take(&mut self.line);
-        if !line.is_empty() {
-            self.end_line(&line);
+    pub(crate) fn finish(&mut self, sink: &mut impl EventSink) -> Result<(), EventTooLarge> {
+        if self.at != At::Line || !self.line.is_empty() {
+            self.end_line(sink)?;
         }
-        self.end_line(b"");
+        self.end_line(sink)
     }
 
-    pub(crate) fn next_event(&mut self) -> Option<Event> {
-        self.done.pop_front()
-    }
-
-    fn end_line(&mut self, line: &[u8]) {
-        let line = if std::mem::take(&mut self.first_line) {
-            line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
-        } else {
-            line
+    /// A part of a line.
+    fn part(&mut self, part: &[u8], sink: &mut impl EventSink) -> Result<(), EventTooLarge> {
+        if self.at != At::Line {
+            return self.value(part, sink);
+        }
+        if self.line.len() + part.len() > self.most_bytes && !self.is_data(part) {
+            return Err(EventTooLarge);
+        }
+        self.line.extend_from_slice(part);
+        let Some(value) = self.unmarked().strip_prefix(b"data:") else {
+            return Ok(());
         };
+        let value = value.to_vec();
+        self.line.clear();
+        self.begin_data(sink)?;
+        self.at = At::Colon;
+        self.value(&value, sink)
+    }
+
+    /// A part of the value of a line of data.
+    fn value(&mut self, part: &[u8], sink: &mut impl EventSink) -> Result<(), EventTooLarge> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let value = match std::mem::replace(&mut self.at, At::Data) {
+            At::Colon => part.strip_prefix(b" ").unwrap_or(part),
+            At::Line | At::Data => part,
+        };
+        if value.is_empty() {
+            Ok(())
+        } else {
+            sink.data(value)
+        }
+    }
+
+    /// Whether the line at hand is one of data when `part` comes to it.
+    fn is_data(&self, part: &[u8]) -> bool {
+        let start: Vec<u8> = self.line.iter().chain(part).take(8).copied().collect();
+        start.starts_with(b"data:") || (self.first_line && start.starts_with(b"\xef\xbb\xbfdata:"))
+    }
+
+    /// The line at hand without the mark that a stream may begin with.
+    fn unmarked(&self) -> &[u8] {
+        let mark: &[u8] = if self.first_line { b"\xef\xbb\xbf" } else { b"" };
+        self.line.strip_prefix(mark).unwrap_or(&self.line)
+    }
+
+    /// Lines of data are parted by newlines.
+    fn begin_data(&mut self, sink: &mut impl EventSink) -> Result<(), EventTooLarge> {
+        match std::mem::replace(&mut self.current.has_data, true) {
+            true => sink.data(b"\n"),
+            false => Ok(()),
+        }
+    }
+
+    fn end_line(&mut self, sink: &mut impl EventSink) -> Result<(), EventTooLarge> {
+        let was = std::mem::replace(&mut self.at, At::Line);
+        let line = self.unmarked().to_vec();
+        self.first_line = false;
+        self.line.clear();
+        if was != At::Line {
+            return Ok(());
+        }
         if line.is_empty() {
-            self.held_bytes = 0;
             let event = std::mem::take(&mut self.current);
             if event != Event::default() {
-                self.done.push_back(event);
+                sink.event(event);
             }
-            return;
+            return Ok(());
         }
         let mut parts = line.splitn(2, |byte| *byte == b':');
         let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let value = value.strip_prefix(b" ").unwrap_or(value);
         let text = || String::from_utf8_lossy(value).into_owned();
         match name {
-            b"data" => {
-                self.held_bytes += value.len() + 1;
-                match &mut self.current.data {
-                    Some(data) => {
-                        data.push(b'\n');
-                        data.extend_from_slice(value);
-                    }
-                    None => self.current.data = Some(value.to_vec()),
-                }
-            }
+            b"data" => self.begin_data(sink)?,
             b"event" => self.current.event = Some(text()),
             b"id" if !value.contains(&0) => self.current.id = Some(text()),
             b"retry" => {
@@ -119,6 +180,7 @@ impl EventParser {
             }
             _ => {}
         }
+        Ok(())
     }
 }
 
@@ -126,24 +188,55 @@ impl EventParser {
 mod tests {
     use super::*;
 
-    fn event(data: &str) -> Event {
-        Event {
-            data: Some(data.as_bytes().to_vec()),
-            ..Event::default()
+    /// Keeps all events with their data, `most` bytes of which there may be in one.
+    struct Kept {
+        data: Vec<u8>,
+        events: Vec<(Event, Vec<u8>)>,
+        most: usize,
+    }
+
+    impl Kept {
+        fn new(most: usize) -> Self {
+            Self {
+                data: Vec::new(),
+                events: Vec::new(),
+                most,
+            }
         }
     }
 
-    fn check(stream: &[u8], expected: &[Event]) {
+    impl EventSink for Kept {
+        fn data(&mut self, data: &[u8]) -> Result<(), EventTooLarge> {
+            self.data.extend_from_slice(data);
+            if self.data.len() > self.most {
+                return Err(EventTooLarge);
+            }
+            Ok(())
+        }
+
+        fn event(&mut self, event: Event) {
+            self.events.push((event, std::mem::take(&mut self.data)));
+        }
+    }
+
+    fn event(data: &str) -> (Event, Vec<u8>) {
+        let event = Event {
+            has_data: true,
+            ..Event::default()
+        };
+        (event, data.as_bytes().to_vec())
+    }
+
+    fn check(stream: &[u8], expected: &[(Event, Vec<u8>)]) {
         // However the stream is cut, the same events come of it.
         for size in [1, 2, 3, 7, stream.len().max(1)] {
-            let mut parser = EventParser::new(1 << 16);
+            let (mut parser, mut kept) = (EventParser::new(1 << 16), Kept::new(1 << 16));
             for chunk in stream.chunks(size) {
-                parser.feed(chunk).unwrap();
+                parser.feed(chunk, &mut kept).unwrap();
             }
-            parser.finish();
-            let events: Vec<_> = std::iter::from_fn(|| parser.next_event()).collect();
+            parser.finish(&mut kept).unwrap();
             assert_eq!(
-                events,
+                kept.events,
                 expected,
                 "{:?} by {size}",
                 String::from_utf8_lossy(stream)
@@ -158,6 +251,7 @@ mod tests {
             &[event("a"), event("b"), event(" c"), event("d")],
         );
         check(b"data: one\ndata: two\ndata\n\n", &[event("one\ntwo\n")]);
+        check(b"data:\ndata: \ndata:a\n\n", &[event("\n\na")]);
         check(b"\xef\xbb\xbfdata: a\n\n", &[event("a")]);
         check(
             b": a comment\nunknown: x\nno colon\ndata: a\n\n\n\n",
@@ -166,40 +260,46 @@ mod tests {
         check(
             b"event: message\nid: 7\nretry: 250\ndata: a\n\nid: 8\ndata:\n\n",
             &[
-                Event {
-                    event: Some("message".into()),
-                    id: Some("7".into()),
-                    retry: Some(250),
-                    ..event("a")
-                },
-                Event {
-                    id: Some("8".into()),
-                    ..event("")
-                },
+                (
+                    Event {
+                        event: Some("message".into()),
+                        id: Some("7".into()),
+                        retry: Some(250),
+                        ..event("").0
+                    },
+                    b"a".to_vec(),
+                ),
+                (
+                    Event {
+                        id: Some("8".into()),
+                        ..event("").0
+                    },
+                    Vec::new(),
+                ),
             ],
         );
         check(b"retry: soon\nid: a\0b\n\ndata: a\n\n", &[event("a")]);
         check(b"data: {\"a\":1}", &[event("{\"a\":1}")]);
-        check(
-            b"data: \xff\n\n",
-            &[Event {
-                data: Some(vec![0xff]),
-                ..Event::default()
-            }],
-        );
+        check(b"data: \xff\n\n", &[(event("").0, vec![0xff])]);
+        check(b"database: x\ndata : y\n \xef\xbb\xbfdata: z\n\n", &[]);
         check(b"", &[]);
     }
 
     #[test]
     fn an_event_is_bounded_and_comments_do_not_count() {
-        let mut parser = EventParser::new(100);
+        let (mut parser, mut kept) = (EventParser::new(100), Kept::new(200));
         for _ in 0..1_000 {
-            parser.feed(b": keep alive\n").unwrap();
+            parser.feed(b": keep alive\n", &mut kept).unwrap();
         }
-        parser.feed(&[b'x'; 100]).unwrap();
-        assert_eq!(parser.feed(b"x"), Err(EventTooLarge));
+        parser.feed(&[b'x'; 100], &mut kept).unwrap();
+        assert_eq!(parser.feed(b"x", &mut kept), Err(EventTooLarge));
+        // Data are for who takes them to bound, also where they make a line longer than others may be.
         let mut parser = EventParser::new(100);
-        let lines: Result<Vec<()>, _> = (0..50).map(|_| parser.feed(b"data: 12345\n")).collect();
+        let long = [b"data: ".as_slice(), &[b'x'; 150]].concat();
+        parser.feed(&long, &mut kept).unwrap();
+        let lines: Result<Vec<()>, _> = (0..50)
+            .map(|_| parser.feed(b"\ndata: 12345", &mut kept))
+            .collect();
         assert_eq!(lines, Err(EventTooLarge));
     }
 }

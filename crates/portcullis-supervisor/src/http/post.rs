@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use portcullis_egress::{EgressError, GuardedResponse};
-use portcullis_wire::Frame;
+use portcullis_wire::{Frame, Limits};
 use rmcp::{
     model::{
         ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
@@ -24,9 +24,10 @@ use super::{
         Back, EVENT_STREAM, Failure, GuardedError, GuardedHttp, JSON, SESSION_ID, header_text, is_media_type,
         login_needed,
     },
-    events::EventParser,
+    events::{Event, EventParser, EventSink, EventTooLarge},
+    messages::Refused,
     outstanding::{cap, ticket},
-    reply::{Stray, Translated, frames, translate},
+    reply::{Stray, Translated, frames, translate, translate_message},
     retry_after::retry_after,
     stream::{StreamOf, event_of},
 };
@@ -165,18 +166,35 @@ impl GuardedHttp {
             );
             return Err(self.unusable(message, reason));
         }
-        let body = answer
-            .bytes()
-            .await
-            .map_err(|error| self.broken(message, error))?;
-        Ok(self.json(&body, asked, session))
+        self.json(answer, message, asked, session).await
     }
 
     /// A JSON body. It is one message as a rule, but a batch or noise beside the message is no reason to fail.
-    fn json(&self, body: &[u8], asked: &RequestId, session: Option<String>) -> StreamableHttpPostResponse {
+    async fn json(
+        &self,
+        answer: GuardedResponse,
+        message: &ClientJsonRpcMessage,
+        asked: &RequestId,
+        session: Option<String>,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let mut reading = self.messages(Limits::default().max_line_bytes);
+        let mut body = std::pin::pin!(answer.into_pieces());
+        while let Some(piece) = body.next().await {
+            let piece = piece.map_err(|error| self.broken(message, error))?;
+            match reading.read(&piece).await {
+                Ok(()) => {}
+                // What it holds up to here says so.
+                Err(Refused::TooLarge) => break,
+                Err(Refused::Hangs) => return Err(self.unusable(message, Refused::Hangs.to_string())),
+            }
+        }
         let (mut messages, mut stray) = (Vec::new(), None);
-        for frame in frames(body) {
-            match translate(frame, &self.outstanding) {
+        let whole = reading.finish();
+        if reading.hand_over().await.is_err() {
+            return Err(self.unusable(message, Refused::Hangs.to_string()));
+        }
+        for received in whole {
+            match translate_message(received, &self.outstanding).await {
                 Some(Translated::Up(message)) => messages.push(message),
                 Some(Translated::Stray(reply)) => {
                     stray.get_or_insert(reply);
@@ -192,10 +210,11 @@ impl GuardedHttp {
         if let [_] = messages.as_slice()
             && let Some(message) = messages.pop()
         {
-            return StreamableHttpPostResponse::Json(message, session);
+            return Ok(StreamableHttpPostResponse::Json(message, session));
         }
         let events: Vec<_> = messages.iter().filter_map(event_of).map(Ok).collect();
-        StreamableHttpPostResponse::Sse(futures::stream::iter(events).boxed(), session)
+        let events = futures::stream::iter(events).boxed();
+        Ok(StreamableHttpPostResponse::Sse(events, session))
     }
 
     /// An answer with an error status.
@@ -314,13 +333,13 @@ impl GuardedHttp {
             if !answer.status().is_success() || !is_media_type(&answer, EVENT_STREAM) {
                 return None;
             }
-            let mut parser = EventParser::new(DIAGNOSTIC_BYTES);
+            let (mut parser, mut first) = (EventParser::new(DIAGNOSTIC_BYTES), FirstEvent::default());
             let mut body = std::pin::pin!(answer.into_stream(Some(OLD_TRANSPORT_WAIT)));
             loop {
-                if let Some(event) = parser.next_event() {
+                parser.feed(&body.next().await?.ok()?, &mut first).ok()?;
+                if let Some(event) = first.event {
                     return event.event;
                 }
-                parser.feed(&body.next().await?.ok()?).ok()?;
             }
         };
         let first = tokio::time::timeout(OLD_TRANSPORT_WAIT, look).await;
@@ -395,6 +414,27 @@ impl GuardedHttp {
         self.tell(message, WireFault::Closed(error.to_string()));
         self.forget(message);
         StreamableHttpError::Client(error)
+    }
+}
+
+/// The first event of a stream, without its data.
+#[derive(Default)]
+struct FirstEvent {
+    event: Option<Event>,
+    data_bytes: usize,
+}
+
+impl EventSink for FirstEvent {
+    fn data(&mut self, data: &[u8]) -> Result<(), EventTooLarge> {
+        self.data_bytes += data.len();
+        match self.data_bytes > DIAGNOSTIC_BYTES {
+            true => Err(EventTooLarge),
+            false => Ok(()),
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.event.get_or_insert(event);
     }
 }
 

@@ -6,37 +6,51 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-use super::outstanding::{Outstanding, Waiting};
-use crate::ticket::WireFault;
+use super::{
+    messages::{Message, OnOneLine},
+    outstanding::{Outstanding, Waiting},
+};
+use crate::{
+    ticket::WireFault,
+    transport::{Restored, restore},
+};
 
-/// The frames of one body or one event's data. A message may stand on several lines here, as it may not on stdio.
+/// The frames of a body that lies in memory.
 pub(crate) fn frames(data: &[u8]) -> Vec<Frame> {
     let mut decoder = Decoder::new(Limits::default());
-    if data.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-        decoder.feed(&on_one_line(data));
-    } else {
-        decoder.feed(data);
-    }
+    decoder.feed(&OnOneLine::default().flat(data));
     decoder.finish();
     std::iter::from_fn(|| decoder.next_frame()).collect()
 }
 
-/// Newlines between tokens become spaces. One inside a string is an error in JSON, and stays for the wire layer to
-/// report.
-fn on_one_line(data: &[u8]) -> Vec<u8> {
-    let (mut in_string, mut escaped) = (false, false);
-    let flatten = |byte: &u8| {
-        let byte = *byte;
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_string,
-            b'"' => in_string = !in_string,
-            b'\n' | b'\r' if !in_string => return b' ',
-            _ => {}
+/// As [`translate`]. The long strings of a call's result go beside it; every other message gets its own back before.
+pub(crate) async fn translate_message(
+    (frame, strings): Message,
+    outstanding: &Outstanding,
+) -> Option<Translated> {
+    if strings.is_empty() {
+        return translate(frame, outstanding);
+    }
+    if let Frame::Response { id, .. } = &frame {
+        match outstanding.answered_by(id).map(|waiting| waiting.ticket) {
+            // Nobody waits for it.
+            None => return translate(frame, outstanding),
+            Some(Some(ticket)) => {
+                ticket.bring(strings);
+                return translate(frame, outstanding);
+            }
+            Some(None) => {}
         }
-        byte
-    };
-    data.iter().map(flatten).collect()
+    }
+    match restore(frame, strings).await {
+        Restored::Frame(frame) => translate(frame, outstanding),
+        Restored::BadReply { id, why } => unusable(outstanding, id.as_ref(), why),
+        Restored::BadRequest { id, method, why } => Some(Translated::Back(refusal(id, &method, &why))),
+        Restored::BadNotification { method, why } => {
+            tracing::debug!(%method, %why, "dropped a notification with long strings");
+            None
+        }
+    }
 }
 
 /// A frame as the message that the SDK is to see, or as the answer to it; `None` where there is nothing to see.
@@ -70,13 +84,7 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
                 ),
             }
         }
-        Frame::Unusable { id, reason } => {
-            let stray_reply = Stray::unusable(reason.to_string());
-            match id.as_ref().and_then(|id| outstanding.claim(id)) {
-                Some(claimed) => Some(Translated::Up(stray_reply.blame(claimed))),
-                None => stray(outstanding, id.as_ref(), stray_reply),
-            }
-        }
+        Frame::Unusable { id, reason } => unusable(outstanding, id.as_ref(), reason.to_string()),
         Frame::Overlong { limit } => {
             let reason = format!("the reply is longer than {limit} bytes");
             stray(outstanding, None, Stray::unusable(reason))
@@ -134,6 +142,15 @@ impl Stray {
     }
 }
 
+/// A reply that cannot be used.
+fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Option<Translated> {
+    let reply = Stray::unusable(reason);
+    match id.and_then(|id| outstanding.claim(id)) {
+        Some(claimed) => Some(Translated::Up(reply.blame(claimed))),
+        None => stray(outstanding, id, reply),
+    }
+}
+
 /// A reply that nobody waits for: a late one is dropped, and any other kept for whoever knows more.
 fn stray(outstanding: &Outstanding, id: Option<&Id>, reply: Stray) -> Option<Translated> {
     if id.is_some_and(|id| outstanding.is_retired(id)) {
@@ -144,7 +161,7 @@ fn stray(outstanding: &Outstanding, id: Option<&Id>, reply: Stray) -> Option<Tra
 }
 
 /// The answer to a request of the server's that the SDK's types cannot hold.
-fn refusal(id: Id, method: &str, error: &serde_json::Error) -> ClientJsonRpcMessage {
+fn refusal(id: Id, method: &str, error: &dyn std::fmt::Display) -> ClientJsonRpcMessage {
     tracing::debug!(%method, %error, "refused a request that does not parse");
     let id = match id {
         Id::Number(number) => RequestId::Number(number),

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 use super::{
     client::{Back, GuardedError, GuardedHttp},
-    events::{Event, EventParser},
-    reply::{Stray, Translated, frames, translate},
+    events::{Event, EventParser, EventSink, EventTooLarge},
+    messages::{Message, Messages, PIECE_BYTES, Refused},
+    reply::{Stray, Translated, translate_message},
 };
 use crate::ticket::WireFault;
 
@@ -38,6 +39,11 @@ impl GuardedHttp {
         let stream = Events {
             body: answer.into_stream(silence).boxed(),
             parser: EventParser::new(most_bytes),
+            received: Received {
+                messages: self.messages(most_bytes),
+                events: VecDeque::new(),
+                refused: None,
+            },
             client: self.clone(),
             standing: asked.is_none(),
             asked,
@@ -71,6 +77,7 @@ pub(super) enum StreamOf {
 struct Events {
     body: BoxStream<'static, Result<Bytes, EgressError>>,
     parser: EventParser,
+    received: Received,
     client: GuardedHttp,
     asked: Option<RequestId>,
     back: Back,
@@ -87,6 +94,29 @@ struct Events {
     phase: Phase,
 }
 
+/// What came out of the stream.
+struct Received {
+    messages: Messages,
+    /// Events to look at, with what is in them.
+    events: VecDeque<(Event, Vec<Message>)>,
+    /// Why no more is read.
+    refused: Option<Refused>,
+}
+
+impl EventSink for Received {
+    fn data(&mut self, data: &[u8]) -> Result<(), EventTooLarge> {
+        self.messages.feed(data).map_err(|refused| {
+            self.refused = Some(refused);
+            EventTooLarge
+        })
+    }
+
+    fn event(&mut self, event: Event) {
+        let messages = self.messages.finish();
+        self.events.push_back((event, messages));
+    }
+}
+
 enum Phase {
     Open,
     /// Nothing more comes; with the error, where there was one.
@@ -100,12 +130,12 @@ impl Events {
             if let Some(ready) = self.ready.pop() {
                 return Some(Ok(ready));
             }
-            if let Some(event) = self.parser.next_event() {
+            if let Some((event, messages)) = self.received.events.pop_front() {
                 self.resumable |= event.id.is_some();
                 if let (Some(asked), Some(id)) = (&self.asked, &event.id) {
                     self.client.outstanding.at_event(asked, id);
                 }
-                self.ready = self.rewrite(event);
+                self.ready = self.rewrite(event, messages).await;
                 self.ready.reverse();
                 continue;
             }
@@ -131,30 +161,48 @@ impl Events {
     async fn read(&mut self) {
         match self.body.next().await {
             Some(Ok(chunk)) => {
-                if self.parser.feed(&chunk).is_err() {
-                    let reason = "the server sent an event that is larger than allowed";
-                    // Whatever else came for nobody, this is what ends the stream.
-                    self.stray = Some(Stray::unusable(reason));
-                    self.resumable = false;
-                    self.phase = Phase::Ending(Some(reason.to_owned()));
+                for piece in chunk.chunks(PIECE_BYTES) {
+                    let read = match self.parser.feed(piece, &mut self.received) {
+                        Ok(()) => self.received.messages.hand_over().await,
+                        Err(EventTooLarge) => Err(self.received.refused.unwrap_or(Refused::TooLarge)),
+                    };
+                    if let Err(refused) = read {
+                        return self.refuse(refused);
+                    }
                 }
             }
             Some(Err(error)) => self.phase = Phase::Ending(Some(GuardedError(error).to_string())),
             None => {
-                self.parser.finish();
                 self.phase = Phase::Ending(None);
+                let read = match self.parser.finish(&mut self.received) {
+                    Ok(()) => self.received.messages.hand_over().await,
+                    Err(EventTooLarge) => Err(Refused::TooLarge),
+                };
+                if let Err(refused) = read {
+                    self.refuse(refused);
+                }
             }
         }
     }
 
+    /// The stream is read no further.
+    fn refuse(&mut self, refused: Refused) {
+        let reason = match refused {
+            Refused::TooLarge => "the server sent an event that is larger than allowed".to_owned(),
+            Refused::Hangs => refused.to_string(),
+        };
+        // Whatever else came for nobody, this is what ends the stream.
+        self.stray = Some(Stray::unusable(reason.clone()));
+        self.resumable = false;
+        self.phase = Phase::Ending(Some(reason));
+    }
+
     /// One event may hold several messages, or none; its id and retry reach the SDK in any case.
-    fn rewrite(&mut self, event: Event) -> Vec<Sse> {
+    async fn rewrite(&mut self, event: Event, messages: Vec<Message>) -> Vec<Sse> {
         let mut rewritten = Vec::new();
-        if let Some(data) = &event.data
-            && matches!(event.event.as_deref(), None | Some("" | "message"))
-        {
-            for frame in frames(data) {
-                match translate(frame, &self.client.outstanding) {
+        if matches!(event.event.as_deref(), None | Some("" | "message")) {
+            for message in messages {
+                match translate_message(message, &self.client.outstanding).await {
                     Some(Translated::Up(message)) => rewritten.extend(event_of(&message)),
                     Some(Translated::Back(answer)) => self.client.answer_back(self.back.clone(), answer),
                     Some(Translated::Stray(stray)) => rewritten.extend(self.stray(stray)),

@@ -37,6 +37,7 @@ mod absent;
 mod proxied;
 mod strays;
 mod streams;
+mod strings;
 mod supervised;
 
 /// A server that answers each request with what `answer` says of it, and closes.
@@ -131,6 +132,7 @@ fn terms() -> HttpTerms {
         tools_changed: Arc::default(),
         patience: Duration::from_secs(10),
         complaint: Complaint::default(),
+        spool: None,
     }
 }
 

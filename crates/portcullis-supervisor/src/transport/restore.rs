@@ -7,7 +7,7 @@ use crate::strings::{LongString, put_back};
 
 /// What became of such a message.
 #[derive(Debug)]
-pub(super) enum Restored {
+pub(crate) enum Restored {
     Frame(Frame),
     BadReply { id: Option<Id>, why: String },
     BadRequest { id: Id, method: String, why: String },
@@ -15,7 +15,7 @@ pub(super) enum Restored {
 }
 
 /// The strings whose markers stand in `frame`.
-pub(super) fn claim(frame: &Frame, strings: &mut Strings) -> Vec<LongString> {
+pub(crate) fn claim(frame: &Frame, strings: &mut Strings) -> Vec<LongString> {
     match frame {
         Frame::Response { result: text, .. }
         | Frame::Request { message: text, .. }
@@ -30,7 +30,7 @@ pub(super) fn claim(frame: &Frame, strings: &mut Strings) -> Vec<LongString> {
 }
 
 /// `frame` with `strings` back in their places.
-pub(super) async fn restore(frame: Frame, strings: Vec<LongString>) -> Restored {
+pub(crate) async fn restore(frame: Frame, strings: Vec<LongString>) -> Restored {
     match frame {
         Frame::Response { id, result } => match put_back(result.into(), strings).await {
             Ok(result) => Restored::Frame(Frame::Response {

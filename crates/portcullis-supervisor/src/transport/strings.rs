@@ -21,7 +21,7 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// The strings of one connection.
 #[derive(Debug)]
-pub(super) struct Strings {
+pub(crate) struct Strings {
     spool: Option<Arc<dyn StringSpool>>,
     /// What the thread has not been given yet.
     // INVARIANT: no more than one read of the pipe gave, and its markers.
@@ -47,7 +47,12 @@ enum Piece {
 }
 
 impl Strings {
-    pub(super) fn new(spool: Option<Arc<dyn StringSpool>>) -> Self {
+    pub(crate) fn new(spool: Option<Arc<dyn StringSpool>>) -> Self {
+        Self::sharing(spool, Self::room())
+    }
+
+    /// The same, of a connection that has several streams of messages and one [`room`](Self::room) for all of them.
+    pub(crate) fn sharing(spool: Option<Arc<dyn StringSpool>>, room: Arc<Semaphore>) -> Self {
         Self {
             spool,
             queue: VecDeque::new(),
@@ -55,22 +60,27 @@ impl Strings {
             line: Vec::new(),
             ended: Vec::new(),
             thread: None,
-            room: Arc::new(Semaphore::new(ROOM_BYTES)),
+            room,
         }
     }
 
+    /// What may be on its way to the threads of one connection.
+    pub(crate) fn room() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(ROOM_BYTES))
+    }
+
     /// Whether somebody takes them.
-    pub(super) fn are_taken(&self) -> bool {
+    pub(crate) fn are_taken(&self) -> bool {
         self.spool.is_some()
     }
 
     /// Whether none of the frames that come out now can hold a marker.
-    pub(super) fn are_none(&self) -> bool {
+    pub(crate) fn are_none(&self) -> bool {
         self.ended.is_empty()
     }
 
     /// The strings whose markers stand in `json`.
-    pub(super) fn claim(&mut self, json: &str) -> Vec<LongString> {
+    pub(crate) fn claim(&mut self, json: &str) -> Vec<LongString> {
         let mut claimed = Vec::new();
         if self.are_none() {
             return claimed;
@@ -86,17 +96,17 @@ impl Strings {
     }
 
     /// All frames have come out: what nobody claimed is not wanted.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.ended.clear();
     }
 
     /// Whether there is something to hand over.
-    pub(super) fn are_waiting(&self) -> bool {
+    pub(crate) fn are_waiting(&self) -> bool {
         !self.queue.is_empty()
     }
 
     /// Hands all that waits to the thread, as that has room for it. Cancel safe.
-    pub(super) async fn hand_over(&mut self) {
+    pub(crate) async fn hand_over(&mut self) {
         while let Some(piece) = self.queue.front() {
             let room = match piece {
                 Piece::Chunk(raw) => raw.len().clamp(1, ROOM_BYTES),

@@ -47,7 +47,7 @@ impl Check {
         let (end, closed, bad_escape) = self.escapes(bytes);
         let inside = bytes.get(..end).unwrap_or_default();
         let not_utf8 = self.utf8.wrong(inside, closed);
-        let control = || inside.iter().find(|byte| **byte < 0x20).map(|byte| vec![*byte]);
+        let control = || control(inside).map(|byte| vec![byte]);
         let not_json = || bad_escape.map(<[u8]>::to_vec).or_else(control);
         let utf8 = not_utf8.is_none();
         match not_utf8.or_else(not_json) {
@@ -139,6 +139,15 @@ impl Fault {
         if let Some(wrong) = self.wrong.take() {
             line.extend(&wrong);
         }
+    }
+}
+
+/// The first control character in `bytes`. Most have none, which the smallest byte of all tells many at a time.
+fn control(bytes: &[u8]) -> Option<u8> {
+    let least = bytes.iter().fold(u8::MAX, |least, byte| least.min(*byte));
+    match least < 0x20 {
+        true => bytes.iter().copied().find(|byte| *byte < 0x20),
+        false => None,
     }
 }
 

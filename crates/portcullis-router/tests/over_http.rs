@@ -1,0 +1,180 @@
+//! Large results over HTTP, from a server in a process of its own: what the hub's process takes of memory for them.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests, which start this program again as their server and look at their own process"
+)]
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use portcullis_blobs::{BlobStore, FsOptions, FsStore};
+use portcullis_config::{HttpSpec, Origin, Protocol, ServerSpec, Sources, Timeouts, TransportSpec};
+use portcullis_policy::{DecisionPoint, PolicyFile};
+use portcullis_router::{CallRequest, Keeping, Router, RouterOptions, ShapeOptions};
+use portcullis_testkit::{Behaviour, HttpReplies, HttpServer, Script, Tool, pseudo_random};
+use portcullis_types::{AgentId, Tier};
+use tokio::time::timeout;
+
+const REPLIES: &str = "REPLIES";
+const URL: &str = "url ";
+const PATIENCE: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+const SEED: u64 = 7;
+
+/// No test by itself: the other one starts this program again, as its server.
+#[test]
+fn server() {
+    let Ok(replies) = std::env::var(REPLIES) else {
+        return;
+    };
+    let replies = match replies.as_str() {
+        "json" => HttpReplies::Json,
+        _ => HttpReplies::Events,
+    };
+    let image = |bytes| Behaviour::image(bytes, SEED);
+    let script = Script::new("s")
+        .tool(Tool::new("small", image(MIB)))
+        .tool(Tool::new("large", image(16 * MIB)));
+    let server = HttpServer::start(&script, replies).unwrap();
+    println!("\n{URL}{}", server.url());
+    // Until the other end of the pipe is gone.
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(replies: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "server", "--nocapture", "-q"])
+            .env(REPLIES, replies)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let url = lines.map_while(Result::ok).find_map(|line| {
+            let url = line.strip_prefix(URL)?;
+            Some(url.to_owned())
+        });
+        Self {
+            child,
+            url: url.unwrap(),
+        }
+    }
+
+    fn spec(&self) -> ServerSpec {
+        let origin = self.url.trim_end_matches("/mcp");
+        ServerSpec {
+            id: "s".parse().unwrap(),
+            display_name: "s".to_owned(),
+            description: None,
+            transport: TransportSpec::Http(HttpSpec {
+                url: self.url.parse().unwrap(),
+                headers: [].into(),
+                egress: vec![origin.parse().unwrap()].into(),
+                proxy: None,
+                root_certificates: Vec::new(),
+            }),
+            timeouts: Timeouts::uniform(PATIENCE),
+            protocol: Protocol::Initialize,
+            enabled: true,
+            disabled_tools: [].into(),
+            disabled_auto_approve_tools: [].into(),
+            origin: Origin::default(),
+            isolation: Default::default(),
+            limits: Default::default(),
+            profile: Default::default(),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Nothing;
+
+impl Sources for Nothing {
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn file(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+async fn router(spec: ServerSpec, store: Arc<dyn BlobStore>) -> Router {
+    let rules = PolicyFile {
+        name: "r.rules".to_owned(),
+        text: "default deny\nallow mcp.s.*\n".to_owned(),
+    };
+    let options = RouterOptions {
+        policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
+        policy_folder: None,
+        keeping: Keeping::default(),
+        store,
+        blob_tag: None,
+        shape: ShapeOptions::default(),
+        approval: None,
+        elicitation: None,
+        agent: AgentId::default(),
+        tier: Tier::RequestApproval,
+        sources: Arc::new(Nothing),
+        lifecycle: None,
+        egress: None,
+    };
+    let router = Router::start(vec![spec], options).await.unwrap();
+    router.settled().await;
+    router
+}
+
+fn kib(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    value.trim().trim_end_matches(" kB").trim().parse().unwrap()
+}
+
+/// One body and one event of over 21 MiB: the hub's process grows by a part of that, and the bytes are the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_picture_reaches_the_store_without_lying_in_memory() {
+    for replies in ["json", "events"] {
+        let server = Server::start(replies);
+        let folder = tempfile::tempdir().unwrap();
+        let store = FsStore::open(&folder.path().join("blobs"), FsOptions::default()).unwrap();
+        let router = router(server.spec(), Arc::new(store)).await;
+        let call = async |tool: &str| {
+            let request = CallRequest::new(format!("mcp.s.{tool}").parse().unwrap(), "{}");
+            let called = timeout(PATIENCE, router.call(request)).await;
+            called.unwrap().unwrap().result.blobs[0].clone()
+        };
+        // What comes once is there already.
+        call("small").await;
+        std::fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = kib("VmRSS:");
+        let info = call("large").await;
+        let grew = kib("VmHWM:").saturating_sub(before);
+        assert!(grew <= 8 << 10, "{replies}: it grew by {grew} KiB");
+        assert_eq!(
+            (info.size_bytes, info.media_type.as_str()),
+            (16 * MIB, "image/png")
+        );
+        let content = router.store().get(info.blob).await.unwrap();
+        assert!(content == pseudo_random("image/png", 16 << 20, SEED), "{replies}");
+        router.shutdown().await.unwrap();
+    }
+}

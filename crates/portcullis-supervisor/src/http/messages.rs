@@ -1,0 +1,204 @@
+//! Messages out of a body or out of an event's data, with their long strings on the way to who takes them.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use portcullis_wire::{Decoder, Frame, Limits, MAX_MESSAGES_PER_LINE};
+use thiserror::Error;
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::{
+    strings::{LongString, StringSpool},
+    transport::{Strings, claim},
+};
+
+/// The most that one body or one event's data may have, in bytes, what leaves them included: what a body may have once
+/// it is decompressed.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// How much is read before what it holds of long strings is handed over, in bytes.
+pub(super) const PIECE_BYTES: usize = 64 << 10;
+
+/// How long a piece of a long string may wait to be written before its message is given up.
+const SPOOL_WAIT: Duration = Duration::from_secs(30);
+
+/// A message, and the strings that left it.
+pub(crate) type Message = (Frame, Vec<LongString>);
+
+/// Reads one body after the other.
+pub(crate) struct Messages {
+    decoder: Decoder<Strings>,
+    limits: Limits,
+    lines: OnOneLine,
+    ended: Vec<Message>,
+    /// How much of the body at hand has come.
+    came: u64,
+    overlong: bool,
+}
+
+/// Why a body is not read to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum Refused {
+    #[error("the server sent a message that is larger than allowed")]
+    TooLarge,
+    #[error("the store for long strings hangs")]
+    Hangs,
+}
+
+impl Messages {
+    /// For bodies of which at most `most_bytes` stay in memory. Long strings leave them where there is a `spool`;
+    /// `room` is what all those of one connection share on their way to it.
+    pub(crate) fn new(
+        most_bytes: usize,
+        spool: Option<&Arc<dyn StringSpool>>,
+        room: &Arc<Semaphore>,
+    ) -> Self {
+        let limits = Limits {
+            max_line_bytes: most_bytes,
+            max_string_bytes: spool.map_or(usize::MAX, |_| Limits::default().max_string_bytes),
+            ..Limits::default()
+        };
+        let strings = Strings::sharing(spool.cloned(), Arc::clone(room));
+        Self {
+            decoder: Decoder::taking(limits, strings),
+            limits,
+            lines: OnOneLine::default(),
+            ended: Vec::new(),
+            came: 0,
+            overlong: false,
+        }
+    }
+
+    /// Takes more of a body. What it holds of long strings is to be [handed over](Self::hand_over) before the next.
+    pub(crate) fn feed(&mut self, data: &[u8]) -> Result<(), Refused> {
+        self.came = self.came.saturating_add(data.len() as u64);
+        self.decoder.feed(&self.lines.flat(data));
+        self.take_frames();
+        match self.overlong || self.came > MOST_BYTES {
+            true => Err(Refused::TooLarge),
+            false => Ok(()),
+        }
+    }
+
+    /// The same of a piece of any size, handed over as it is read.
+    pub(crate) async fn read(&mut self, data: &[u8]) -> Result<(), Refused> {
+        for piece in data.chunks(PIECE_BYTES) {
+            self.feed(piece)?;
+            self.hand_over().await?;
+        }
+        Ok(())
+    }
+
+    /// The body is over: what was in it. The strings of it are whole once all is handed over.
+    pub(crate) fn finish(&mut self) -> Vec<Message> {
+        self.decoder.finish();
+        self.take_frames();
+        let unused = Strings::new(None);
+        let strings = std::mem::replace(self.decoder.taker(), unused);
+        self.decoder = Decoder::taking(self.limits, strings);
+        self.lines = OnOneLine::default();
+        self.came = 0;
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Gives who takes long strings what was read of them.
+    pub(crate) async fn hand_over(&mut self) -> Result<(), Refused> {
+        let strings = self.decoder.taker();
+        if !strings.are_waiting() {
+            return Ok(());
+        }
+        timeout(SPOOL_WAIT, strings.hand_over())
+            .await
+            .map_err(|_| Refused::Hangs)
+    }
+
+    fn take_frames(&mut self) {
+        while let Some(frame) = self.decoder.next_frame() {
+            match frame {
+                Frame::Noise { text } => tracing::debug!(%text, "dropped data that are not JSON-RPC"),
+                frame if self.ended.len() < MAX_MESSAGES_PER_LINE => {
+                    self.overlong |= matches!(frame, Frame::Overlong { .. });
+                    let strings = claim(&frame, self.decoder.taker());
+                    self.ended.push((frame, strings));
+                }
+                _ => tracing::debug!("dropped a message beyond those that one body may have"),
+            }
+        }
+        self.decoder.taker().forget();
+    }
+}
+
+/// A message may stand on several lines here, as it may not on stdio: newlines between tokens become spaces. One inside
+/// a string is an error in JSON, and stays for the wire layer to report.
+#[derive(Debug, Default)]
+pub(crate) struct OnOneLine {
+    in_string: bool,
+    escaped: bool,
+}
+
+impl OnOneLine {
+    /// More of a body, cut anywhere.
+    pub(crate) fn flat<'d>(&mut self, data: &'d [u8]) -> Cow<'d, [u8]> {
+        let mut flat = Cow::Borrowed(data);
+        let mut at = 0;
+        while let Some(ahead) = data.get(at..).filter(|ahead| !ahead.is_empty()) {
+            if std::mem::take(&mut self.escaped) {
+                at += 1;
+                continue;
+            }
+            let found = match self.in_string {
+                true => memchr::memchr2(b'"', b'\\', ahead),
+                false => memchr::memchr3(b'"', b'\n', b'\r', ahead),
+            };
+            let Some(found) = found else { break };
+            at += found;
+            match ahead.get(found) {
+                Some(b'"') => self.in_string = !self.in_string,
+                Some(b'\\') => self.escaped = true,
+                _ => {
+                    if let Some(byte) = flat.to_mut().get_mut(at) {
+                        *byte = b' ';
+                    }
+                }
+            }
+            at += 1;
+        }
+        flat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Newlines between tokens go, those inside of strings stay, however the body is cut.
+    #[test]
+    fn a_body_is_one_line_but_for_its_broken_strings() {
+        let body = b"{\n \"a\\\"\n\":\r\n[\"\\\\\",\n\"b\"]\\\n}\n";
+        let expected = b"{  \"a\\\"\n\":  [\"\\\\\", \"b\"]\\ } ";
+        for size in [1, 2, 3, body.len()] {
+            let mut lines = OnOneLine::default();
+            let flat: Vec<u8> = body
+                .chunks(size)
+                .flat_map(|piece| lines.flat(piece).into_owned())
+                .collect();
+            assert_eq!(
+                flat.escape_ascii().to_string(),
+                expected.escape_ascii().to_string(),
+                "{size}"
+            );
+        }
+    }
+
+    /// What is no message takes no memory, however much of it there is, and of messages there are so many.
+    #[tokio::test]
+    async fn a_body_of_many_lines_does_not_multiply() {
+        let mut messages = Messages::new(64 << 20, None, &Arc::new(Semaphore::new(1)));
+        for _ in 0..100 {
+            messages.read(&b"\"\n".repeat(10_000)).await.unwrap();
+        }
+        assert!(messages.finish().is_empty());
+        let broken = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\n";
+        messages.read(&broken.repeat(5_000)).await.unwrap();
+        assert_eq!(messages.finish().len(), MAX_MESSAGES_PER_LINE);
+    }
+}

@@ -1,0 +1,41 @@
+//! What documents say of results and of their store, as the hub's parts are told it.
+
+use portcullis_blobs::{Durability, FsOptions, Limits};
+use portcullis_config::{BlobDurability, BlobSettings, OversizeReplies, ResultSettings, Setting};
+use portcullis_router::{Oversize, ShapeOptions};
+
+/// The store's options. What no document says is as ever.
+pub(crate) fn blob_options(settings: &BlobSettings) -> FsOptions {
+    let defaults = FsOptions::default();
+    let durability = settings.durability.as_ref().map(|set| match set.value {
+        BlobDurability::Fsync => Durability::Fsync,
+        BlobDurability::Group => Durability::Group,
+        BlobDurability::None => Durability::None,
+    });
+    FsOptions {
+        durability: durability.unwrap_or(defaults.durability),
+        limits: Limits {
+            max_blob_bytes: value(&settings.max_blob_bytes).unwrap_or(defaults.limits.max_blob_bytes),
+            quota_bytes: value(&settings.quota_bytes).or(defaults.limits.quota_bytes),
+        },
+    }
+}
+
+/// How results are shaped. What no document says is as ever.
+pub(crate) fn shape_options(settings: &ResultSettings) -> ShapeOptions {
+    let defaults = ShapeOptions::default();
+    let bytes = |setting| value(setting).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let oversize = settings.oversize.as_ref().map(|set| match set.value {
+        OversizeReplies::Spill => Oversize::Spill,
+        OversizeReplies::Reject => Oversize::Reject,
+    });
+    ShapeOptions {
+        max_reply_bytes: bytes(&settings.max_reply_bytes).unwrap_or(defaults.max_reply_bytes),
+        oversize: oversize.unwrap_or(defaults.oversize),
+        data_url_min_bytes: bytes(&settings.data_url_min_bytes).unwrap_or(defaults.data_url_min_bytes),
+    }
+}
+
+pub(crate) fn value<T: Copy>(setting: &Option<Setting<T>>) -> Option<T> {
+    setting.as_ref().map(|setting| setting.value)
+}
