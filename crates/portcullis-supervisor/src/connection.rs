@@ -22,7 +22,7 @@ use crate::{
     service::ProgressTable,
     strings::RawReply,
     ticket::{Ticket, WireFault},
-    transport::{CallCap, RawArguments},
+    transport::RawArguments,
 };
 
 /// How long telling a server that a call is cancelled may take before it is given up.
@@ -114,19 +114,21 @@ impl Connection {
     /// Sends one request and waits for its reply, until `idle` if nothing is heard of it.
     async fn send(&self, attempt: Attempt<'_>, mut idle: Instant) -> Result<RawReply, CallFault> {
         let Attempt { within, cancel, .. } = attempt;
-        let ticket = Arc::new(Ticket::default());
-        let queued = self.peer.send_request_with_option(
+        let cap = within.end();
+        let ticket = Arc::new(Ticket::within(cap.saturating_duration_since(Instant::now())));
+        // Boxed: the SDK's future is some KiB large and would be moved with each that holds it.
+        let mut queued = Box::pin(self.peer.send_request_with_option(
             ClientRequest::CallToolRequest(attempt.request(&ticket)),
             PeerRequestOptions::no_options(),
-        );
-        let cap = within.end();
+        ));
         let handle = tokio::select! {
             biased;
-            handle = queued => handle.map_err(|error| self.fault(error, &ticket))?,
+            handle = &mut queued => handle.map_err(|error| self.fault(error, &ticket))?,
             () = sleep_until(idle.min(cap)) => return Err(overdue(idle, within, &ticket)),
             () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
         };
-        let progress = self.progress.watch(handle.progress_token.clone());
+        drop(queued);
+        let _watch = self.progress.watch(handle.progress_token.clone(), &ticket);
         let mut call = InFlight {
             handle: Some(handle),
             ticket: Arc::clone(&ticket),
@@ -139,7 +141,7 @@ impl Connection {
                     return Ok(RawReply { json, strings: ticket.strings() });
                 }
                 () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
-                () = progress.renewed() => idle = Instant::now() + within.idle(),
+                () = ticket.progress().notified() => idle = Instant::now() + within.idle(),
                 () = sleep_until(idle.min(cap)) => match self.asking.renews(idle, within.idle()) {
                     Some(later) if Instant::now() < cap => idle = later,
                     // Dropping the call tells the server, where it was not withdrawn.
@@ -200,8 +202,6 @@ impl Attempt<'_> {
         params.request_state = self.round.state;
         let mut request = CallToolRequest::new(params);
         request.extensions.insert(RawArguments(self.arguments));
-        let left = self.within.end().saturating_duration_since(Instant::now());
-        request.extensions.insert(CallCap(left));
         request.extensions.insert(Arc::clone(ticket));
         request
     }

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Notify;
+
 use crate::strings::LongString;
 
 const QUEUED: u8 = 0;
@@ -24,6 +26,8 @@ pub(crate) struct Ticket {
     lost_session: AtomicBool,
     /// What left the reply on its way up.
     strings: Mutex<Vec<LongString>>,
+    progress: Notify,
+    cap: Option<Duration>,
 }
 
 /// Why a call that was sent, or was about to be, got no reply that can be used. Set by the transport.
@@ -40,6 +44,24 @@ pub(crate) enum WireFault {
 }
 
 impl Ticket {
+    /// Of a call that may take so long at most: nothing below waits longer for its answer.
+    pub(crate) fn within(cap: Duration) -> Self {
+        Self {
+            cap: Some(cap),
+            ..Self::default()
+        }
+    }
+
+    /// The longest that the call may take, where that was said.
+    pub(crate) fn cap(&self) -> Option<Duration> {
+        self.cap
+    }
+
+    /// Speaks at each progress of the call.
+    pub(crate) fn progress(&self) -> &Notify {
+        &self.progress
+    }
+
     /// The writer is about to write. False where the caller has withdrawn the call: skip it.
     pub(crate) fn begin(&self) -> bool {
         self.state
