@@ -141,14 +141,20 @@ impl Connection {
                     return Ok(RawReply { json, strings: ticket.strings() });
                 }
                 () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
-                () = ticket.progress().notified() => idle = Instant::now() + within.idle(),
-                () = sleep_until(idle.min(cap)) => match self.asking.renews(idle, within.idle()) {
+                () = sleep_until(idle.min(cap)) => match self.renews(idle, within.idle(), &ticket) {
                     Some(later) if Instant::now() < cap => idle = later,
                     // Dropping the call tells the server, where it was not withdrawn.
                     _ => return Err(overdue(idle, within, &ticket)),
                 },
             }
         }
+    }
+
+    /// The idle deadline that takes the place of `idle`, which has come: after the server's last progress, or after a
+    /// person was asked. Looked at then and not as it happens, since nearly every call ends before.
+    fn renews(&self, idle: Instant, patience: Duration, ticket: &Ticket) -> Option<Instant> {
+        let asked = self.asking.renews(idle, patience);
+        ticket.renews(idle, patience).max(asked)
     }
 
     fn fault(&self, error: ServiceError, ticket: &Ticket) -> CallFault {

@@ -109,7 +109,7 @@ impl ProgressTable {
 
     fn renew(&self, token: &ProgressToken) {
         if let Some(ticket) = self.lock().get(token) {
-            ticket.progress().notify_one();
+            ticket.progressed();
         }
     }
 

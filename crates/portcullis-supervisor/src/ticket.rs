@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::strings::LongString;
 
@@ -26,7 +26,8 @@ pub(crate) struct Ticket {
     lost_session: AtomicBool,
     /// What left the reply on its way up.
     strings: Mutex<Vec<LongString>>,
-    progress: Notify,
+    /// When the server last told of progress.
+    progress: Mutex<Option<Instant>>,
     cap: Option<Duration>,
 }
 
@@ -57,9 +58,16 @@ impl Ticket {
         self.cap
     }
 
-    /// Speaks at each progress of the call.
-    pub(crate) fn progress(&self) -> &Notify {
-        &self.progress
+    /// The server has told of progress.
+    pub(crate) fn progressed(&self) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// A call's idle deadline `idle` has come: the one that takes its place, where there was progress meanwhile.
+    /// `patience` is how long the call may be silent.
+    pub(crate) fn renews(&self, idle: Instant, patience: Duration) -> Option<Instant> {
+        let progress = *self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(progress? + patience).filter(|later| *later > idle)
     }
 
     /// The writer is about to write. False where the caller has withdrawn the call: skip it.
