@@ -1,8 +1,9 @@
 //! What supervision costs, and how soon trouble is told: `cargo xtask bench supervision` builds and runs it.
 //!
-//! The SDK alone, over a child's pipes, takes turns with the supervisor in one run, so that whatever else the machine
-//! does falls on both; what counts is the ratio of the medians. `bench_supervision [PART…]` runs some parts alone:
-//! `calls`, `bad`, `crash`, `start`, `hung`, `idle`. The program plays every part, the servers' and the warden's too.
+//! The SDK alone, over its own child process, takes turns with the supervisor in one run, so that whatever else the
+//! machine does falls on both; what counts is the ratio of the medians. `bench_supervision [PART…]` runs some parts
+//! alone: `calls`, `bad`, `crash`, `start`, `hung`, `idle`. The program plays every part, the servers' and the
+//! warden's too.
 
 #![expect(
     clippy::disallowed_methods,
@@ -11,7 +12,6 @@
 
 use std::{
     io::{BufRead, Write},
-    process::Stdio,
     sync::Arc,
     time::Duration,
 };
@@ -26,6 +26,7 @@ use rmcp::{
     RoleClient, ServiceExt,
     model::CallToolRequestParams,
     service::{Peer, RunningService},
+    transport::TokioChildProcess,
 };
 use tokio::{sync::mpsc, time::Instant};
 
@@ -166,18 +167,11 @@ async fn ready(supervisor: &Supervisor, id: &str) -> Result<Ready, Failure> {
     Ok(upstream.ready(Instant::now() + PATIENCE, 0).await?)
 }
 
-/// The SDK alone, over the pipes of a child: what its `TokioChildProcess` is.
-async fn plain() -> Result<(RunningService<RoleClient, ()>, tokio::process::Child), Failure> {
-    let mut child = tokio::process::Command::new(std::env::current_exe()?)
-        .arg("lean")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err("the child came without its pipes".into());
-    };
-    Ok((().serve((stdout, stdin)).await?, child))
+/// The SDK alone, over its own `TokioChildProcess`, as its documentation has it.
+async fn plain() -> Result<RunningService<RoleClient, ()>, Failure> {
+    let mut command = tokio::process::Command::new(std::env::current_exe()?);
+    command.arg("lean");
+    Ok(().serve(TokioChildProcess::new(command)?).await?)
 }
 
 // --- calls
@@ -218,7 +212,7 @@ fn calls() -> Result<(), Failure> {
     runtime.block_on(async {
         let (supervisor, _events) = supervise(vec![spec("lean", &["lean"])?], |_| {}).await?;
         let ours = Client::Ours(Box::new(ready(&supervisor, "lean").await?), Timeouts::uniform(PATIENCE));
-        let (running, _child) = plain().await?;
+        let running = plain().await?;
         let sdk = Client::Plain(running.peer().clone());
         for (in_flight, count) in [(1, 3_000), (64, 12_000)] {
             turn(&sdk, count / 4, in_flight).await?;
@@ -432,9 +426,9 @@ fn start_side(side: &str, gib: usize) -> Result<(), Failure> {
         match side {
             "plain" => {
                 let each = (0..MANY).map(|_| async {
-                    let (running, child) = plain().await?;
+                    let running = plain().await?;
                     running.peer().list_all_tools().await?;
-                    Ok::<_, Failure>((running, child))
+                    Ok::<_, Failure>(running)
                 });
                 let all = join_all(each).await.into_iter().collect::<Result<Vec<_>, _>>()?;
                 println!("{}", began.elapsed().as_secs_f64() * 1e3);

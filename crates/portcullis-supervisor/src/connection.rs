@@ -22,7 +22,7 @@ use crate::{
     service::ProgressTable,
     strings::RawReply,
     ticket::{Ticket, WireFault},
-    transport::{CallCap, RawArguments},
+    transport::RawArguments,
 };
 
 /// How long telling a server that a call is cancelled may take before it is given up.
@@ -118,19 +118,21 @@ impl Connection {
     /// Sends one request and waits for its reply, until `idle` if nothing is heard of it.
     async fn send(&self, attempt: Attempt<'_>, mut idle: Instant) -> Result<RawReply, CallFault> {
         let Attempt { within, cancel, .. } = attempt;
-        let ticket = Arc::new(Ticket::default());
-        let queued = self.peer.send_request_with_option(
+        let cap = within.end();
+        let ticket = Arc::new(attempt.ticket());
+        // Boxed: the SDK's future is some KiB large and would be moved with each that holds it.
+        let mut queued = Box::pin(self.peer.send_request_with_option(
             ClientRequest::CallToolRequest(attempt.request(&ticket)),
             PeerRequestOptions::no_options(),
-        );
-        let cap = within.end();
+        ));
         let handle = tokio::select! {
             biased;
-            handle = queued => handle.map_err(|error| self.fault(error, &ticket))?,
+            handle = &mut queued => handle.map_err(|error| self.fault(error, &ticket))?,
             () = sleep_until(idle.min(cap)) => return Err(overdue(idle, within, &ticket)),
             () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
         };
-        let progress = self.progress.watch(handle.progress_token.clone());
+        drop(queued);
+        let _watch = self.progress.watch(handle.progress_token.clone(), &ticket);
         let mut call = InFlight {
             handle: Some(handle),
             ticket: Arc::clone(&ticket),
@@ -143,14 +145,20 @@ impl Connection {
                     return Ok(RawReply { json, strings: ticket.strings() });
                 }
                 () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
-                () = progress.renewed() => idle = Instant::now() + within.idle(),
-                () = sleep_until(idle.min(cap)) => match self.asking.renews(idle, within.idle()) {
+                () = sleep_until(idle.min(cap)) => match self.renews(idle, within.idle(), &ticket) {
                     Some(later) if Instant::now() < cap => idle = later,
                     // Dropping the call tells the server, where it was not withdrawn.
                     _ => return Err(overdue(idle, within, &ticket)),
                 },
             }
         }
+    }
+
+    /// The idle deadline that takes the place of `idle`, which has come: after the server's last progress, or after a
+    /// person was asked. Looked at then and not as it happens, since nearly every call ends before.
+    fn renews(&self, idle: Instant, patience: Duration, ticket: &Ticket) -> Option<Instant> {
+        let asked = self.asking.renews(idle, patience);
+        ticket.renews(idle, patience).max(asked)
     }
 
     fn fault(&self, error: ServiceError, ticket: &Ticket) -> CallFault {
@@ -198,14 +206,17 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
+    fn ticket(&self) -> Ticket {
+        let left = self.within.end().saturating_duration_since(Instant::now());
+        Ticket::within(left + BACKSTOP)
+    }
+
     fn request(self, ticket: &Arc<Ticket>) -> CallToolRequest {
         let mut params = CallToolRequestParams::new(self.tool.to_owned());
         params.input_responses = self.round.responses;
         params.request_state = self.round.state;
         let mut request = CallToolRequest::new(params);
         request.extensions.insert(RawArguments(self.arguments));
-        let left = self.within.end().saturating_duration_since(Instant::now());
-        request.extensions.insert(CallCap(left + BACKSTOP));
         request.extensions.insert(Arc::clone(ticket));
         request
     }

@@ -9,6 +9,9 @@ use serde_json::value::RawValue;
 
 use crate::transport::RawArguments;
 
+/// What most calls have around their arguments, in bytes: room for it at once spares growing.
+const AROUND_BYTES: usize = 256;
+
 /// The JSON text of a message, on one line: no newline is in it.
 ///
 /// A call whose request carries [`RawArguments`] gets exactly that text as `params.arguments`, whatever arguments
@@ -33,7 +36,7 @@ fn encode_call(id: &RequestId, call: &CallToolRequest, raw: &str) -> Result<Vec<
     // JSON first: within a string a raw newline is none, and must not become a space that is.
     let given: &RawValue = serde_json::from_str(raw)?;
     let on_one_line: String;
-    let arguments = if given.get().contains(['\n', '\r']) {
+    let arguments = if given.get().bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
         on_one_line = given.get().replace(['\n', '\r'], " ");
         serde_json::from_str(&on_one_line)?
     } else {
@@ -46,12 +49,15 @@ fn encode_call(id: &RequestId, call: &CallToolRequest, raw: &str) -> Result<Vec<
         request_state: call.params.request_state.as_deref(),
         arguments,
     };
-    serde_json::to_vec(&Call {
+    let call = Call {
         jsonrpc: "2.0",
         id,
         method: "tools/call",
         params,
-    })
+    };
+    let mut bytes = Vec::with_capacity(arguments.get().len() + AROUND_BYTES);
+    serde_json::to_writer(&mut bytes, &call)?;
+    Ok(bytes)
 }
 
 /// JSON-RPC 2.0, section 4.

@@ -1,8 +1,9 @@
 //! Multi round trips (MCP 2026-07-28, SEP-2322): a tool that needs something of the user first answers with what it
 //! needs, and is called again with the answers. The SDK does not see these results, since they pass as raw text.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
+use memchr::memmem::Finder;
 use portcullis_types::ServerId;
 use rmcp::model::ElicitRequestParams;
 use serde::Deserialize;
@@ -48,10 +49,10 @@ impl InputRequired {
             #[serde(default)]
             result_type: Option<Value>,
         }
-        // Nearly every result is of another kind: only those that hold the word are parsed.
-        if !raw.contains("input_required") {
-            return None;
-        }
+        // Nearly every result is of another kind: only those that hold the word are parsed. What searches for it is
+        // made once, since that costs more than to search a short result.
+        static WORD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("input_required"));
+        WORD.find(raw.as_bytes())?;
         let kind: Kind = serde_json::from_str(raw).ok()?;
         (kind.result_type? == "input_required").then(|| serde_json::from_str(raw))
     }

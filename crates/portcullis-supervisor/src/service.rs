@@ -20,7 +20,10 @@ use rmcp::{
 };
 use tokio::sync::Notify;
 
-use crate::asking::{Asking, Holds};
+use crate::{
+    asking::{Asking, Holds},
+    ticket::Ticket,
+};
 
 /// One connection's client side.
 pub(crate) struct ClientService {
@@ -90,18 +93,13 @@ fn method_not_found(method: &str) -> ErrorData {
 
 /// Which calls a progress notification renews.
 #[derive(Debug, Default)]
-pub(crate) struct ProgressTable(Mutex<HashMap<ProgressToken, Arc<Notify>>>);
+pub(crate) struct ProgressTable(Mutex<HashMap<ProgressToken, Arc<Ticket>>>);
 
 impl ProgressTable {
-    /// Watches for `token` until the guard is dropped.
-    pub(crate) fn watch(self: &Arc<Self>, token: ProgressToken) -> ProgressWatch {
-        let renewed = Arc::new(Notify::new());
-        self.lock().insert(token.clone(), Arc::clone(&renewed));
-        ProgressWatch {
-            table: Arc::clone(self),
-            token,
-            renewed,
-        }
+    /// Has the call of `ticket` hear of progress under `token` until the guard is dropped.
+    pub(crate) fn watch(&self, token: ProgressToken, ticket: &Arc<Ticket>) -> ProgressWatch<'_> {
+        self.lock().insert(token.clone(), Arc::clone(ticket));
+        ProgressWatch { table: self, token }
     }
 
     #[cfg(test)]
@@ -110,32 +108,24 @@ impl ProgressTable {
     }
 
     fn renew(&self, token: &ProgressToken) {
-        if let Some(renewed) = self.lock().get(token) {
-            renewed.notify_one();
+        if let Some(ticket) = self.lock().get(token) {
+            ticket.progressed();
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, Arc<Notify>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, Arc<Ticket>>> {
         // No code panics while it holds the lock, and a map is valid at every step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One call's watch for progress.
-pub(crate) struct ProgressWatch {
-    table: Arc<ProgressTable>,
+pub(crate) struct ProgressWatch<'a> {
+    table: &'a ProgressTable,
     token: ProgressToken,
-    renewed: Arc<Notify>,
 }
 
-impl ProgressWatch {
-    /// Resolves at the next progress of this call.
-    pub(crate) async fn renewed(&self) {
-        self.renewed.notified().await;
-    }
-}
-
-impl Drop for ProgressWatch {
+impl Drop for ProgressWatch<'_> {
     fn drop(&mut self) {
         self.table.lock().remove(&self.token);
     }

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use crate::strings::LongString;
 
 const QUEUED: u8 = 0;
@@ -24,6 +26,9 @@ pub(crate) struct Ticket {
     lost_session: AtomicBool,
     /// What left the reply on its way up.
     strings: Mutex<Vec<LongString>>,
+    /// When the server last told of progress.
+    progress: Mutex<Option<Instant>>,
+    cap: Option<Duration>,
 }
 
 /// Why a call that was sent, or was about to be, got no reply that can be used. Set by the transport.
@@ -40,6 +45,31 @@ pub(crate) enum WireFault {
 }
 
 impl Ticket {
+    /// Of a call for whose answer nothing below waits longer than this.
+    pub(crate) fn within(cap: Duration) -> Self {
+        Self {
+            cap: Some(cap),
+            ..Self::default()
+        }
+    }
+
+    /// The longest that what is below may wait for the answer, where that was said.
+    pub(crate) fn cap(&self) -> Option<Duration> {
+        self.cap
+    }
+
+    /// The server has told of progress.
+    pub(crate) fn progressed(&self) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// A call's idle deadline `idle` has come: the one that takes its place, where there was progress meanwhile.
+    /// `patience` is how long the call may be silent.
+    pub(crate) fn renews(&self, idle: Instant, patience: Duration) -> Option<Instant> {
+        let progress = *self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(progress? + patience).filter(|later| *later > idle)
+    }
+
     /// The writer is about to write. False where the caller has withdrawn the call: skip it.
     pub(crate) fn begin(&self) -> bool {
         self.state

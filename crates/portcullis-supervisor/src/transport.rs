@@ -11,10 +11,14 @@ mod writer;
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Poll, ready},
 };
 
 use bytes::BytesMut;
@@ -32,10 +36,10 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
-    task::JoinHandle,
+    task::{JoinHandle, consume_budget},
     time::{Instant, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 pub(crate) use restore::{Restored, claim, restore};
 pub(crate) use strings::Strings;
@@ -64,10 +68,6 @@ const SPOOL_WAIT: std::time::Duration = std::time::Duration::from_secs(30);
 /// sent, byte for byte.
 #[derive(Debug, Clone)]
 pub(crate) struct RawArguments(pub(crate) Arc<str>);
-
-/// The longest that a call may take, in its request's extensions: nothing below waits longer for its answer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CallCap(pub(crate) std::time::Duration);
 
 /// Why a message could not be sent.
 #[derive(Debug, Clone, Error)]
@@ -118,6 +118,7 @@ pub(crate) struct StdioTransport<R> {
     writer: JoinHandle<()>,
     counters: Arc<WireCounters>,
     closed: CancellationToken,
+    closing: Pin<Box<WaitForCancellationFutureOwned>>,
     phase: Phase,
 }
 
@@ -148,6 +149,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             outbound,
             writer,
             counters,
+            closing: Box::pin(closed.clone().cancelled_owned()),
             closed,
             phase: Phase::Open,
         }
@@ -331,15 +333,41 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         }
     }
 
-    /// One step of reading. Cancel safe: nothing is taken from the pipe that is not in the decoder afterwards.
-    async fn read(&mut self) {
-        let read = tokio::select! {
-            read = self.reader.read_buf(&mut self.chunk) => read,
-            () = self.closed.cancelled() => {
-                self.phase = Phase::Ending("the connection was closed".to_owned());
-                return;
+    /// The next message, as long as it needs none of what [`step`](Self::step) does; else none.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<ServerJsonRpcMessage>> {
+        loop {
+            // Nothing is taken before this: one server's flood gives the others their turn.
+            ready!(pin!(consume_budget()).poll(context));
+            // First, so that nobody waits for pieces of a string that wait here.
+            if self.decoder.taker().are_waiting() {
+                return Poll::Ready(None);
             }
-        };
+            if let Some(message) = self.inbound.pop_front() {
+                return Poll::Ready(Some(message));
+            }
+            if !self.restoring.is_empty() || !matches!(self.phase, Phase::Open) {
+                return Poll::Ready(None);
+            }
+            ready!(self.poll_read(context));
+        }
+    }
+
+    /// One step of reading. Nothing is taken from the pipe that is not in the decoder afterwards.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match pin!(self.reader.read_buf(&mut self.chunk)).poll(context) {
+            Poll::Ready(read) => self.take(read),
+            Poll::Pending => ready!(self.closing.as_mut().poll(context)),
+        }
+        // What lies in the pipe when the connection is closed is read before it ends, and no more than that: who
+        // holds the pipe may never stop writing.
+        if self.closed.is_cancelled() && matches!(self.phase, Phase::Open) {
+            self.phase = Phase::Ending("the connection was closed".to_owned());
+        }
+        Poll::Ready(())
+    }
+
+    /// Takes what was read into the chunk.
+    fn take(&mut self, read: io::Result<usize>) {
         match read {
             Ok(0) => {
                 // First of all: whoever hears from the last half line how a call ended finds no connection here.
@@ -417,11 +445,33 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
         }
     }
 
+    /// One step of what few messages need: waiting for the thread of long strings, getting strings back, the end.
+    /// False where nothing more can come. Cancel safe.
+    async fn step(&mut self) -> bool {
+        if self.decoder.taker().are_waiting() {
+            self.spool().await;
+        } else if let Some(next) = self.restoring.front_mut() {
+            let restored = next.await;
+            self.restoring.pop_front();
+            self.accept_restored(restored);
+        } else {
+            match &self.phase {
+                Phase::Open => {}
+                Phase::Ending(reason) => {
+                    let reason = reason.clone();
+                    self.closed.cancel();
+                    let _ = (&mut self.writer).await;
+                    self.fail_all(&reason);
+                    self.phase = Phase::Ended;
+                }
+                Phase::Ended => return false,
+            }
+        }
+        true
+    }
+
     /// Gives the thread of long strings what was read of them. Cancel safe.
     async fn spool(&mut self) {
-        if !self.decoder.taker().are_waiting() {
-            return;
-        }
         let until = *self
             .spool_until
             .get_or_insert_with(|| Instant::now() + SPOOL_WAIT);
@@ -465,29 +515,13 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleClient> for StdioTrans
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            // Nothing is taken before this: one server's flood gives the others their turn.
-            tokio::task::consume_budget().await;
-            // First, so that nobody waits for pieces of a string that wait here.
-            self.spool().await;
-            if let Some(message) = self.inbound.pop_front() {
+            // The SDK makes and drops this future at each of its own events, of which a call has several. So it holds
+            // next to nothing, and what few messages need is made only for them.
+            if let Some(message) = poll_fn(|context| self.poll_next(context)).await {
                 return Some(message);
             }
-            if let Some(next) = self.restoring.front_mut() {
-                let restored = next.await;
-                self.restoring.pop_front();
-                self.accept_restored(restored);
-                continue;
-            }
-            match &self.phase {
-                Phase::Open => self.read().await,
-                Phase::Ending(reason) => {
-                    let reason = reason.clone();
-                    self.closed.cancel();
-                    let _ = (&mut self.writer).await;
-                    self.fail_all(&reason);
-                    self.phase = Phase::Ended;
-                }
-                Phase::Ended => return None,
+            if !Box::pin(self.step()).await {
+                return None;
             }
         }
     }

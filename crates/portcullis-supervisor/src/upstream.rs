@@ -296,13 +296,13 @@ impl Ready {
     ///
     /// # Errors
     /// [`CallFault`], which says whether the server may have acted.
-    pub async fn call_raw(
-        &self,
-        tool: &str,
+    pub fn call_raw<'a>(
+        &'a self,
+        tool: &'a str,
         arguments: Arc<str>,
         within: CallDeadline,
-    ) -> Result<RawReply, CallFault> {
-        self.connection.call(tool, arguments, within, None).await
+    ) -> impl Future<Output = Result<RawReply, CallFault>> + Send + 'a {
+        self.connection.call(tool, arguments, within, None)
     }
 
     /// Which listing [`tool`](Self::tool) answers from; grows with each.

@@ -1,6 +1,7 @@
 //! What runs in the warden's process and in its keepers'. All of it has one thread and forks only from there.
 
 mod children;
+mod execute;
 mod keeper;
 mod serve;
 mod signals;

@@ -32,7 +32,8 @@
 //!   session of its own is killed generation by generation, quicker than it forks; give such servers a
 //!   [`Limits::processes`].
 //! - The cost of a call does not change: warden and keeper close their copies of the pipes. The host never forks: it
-//!   spawns the warden without `pre_exec`, so its size does not matter.
+//!   spawns the warden without `pre_exec`, so its size does not matter. A start takes one fork, the warden's; the
+//!   keeper forks once more only for a server with [`Limits`].
 //! - A keeper that is killed leaves its orphans to the warden, which kills them. A warden that is killed leaves its
 //!   keepers at work, and the hub starts another one.
 //!

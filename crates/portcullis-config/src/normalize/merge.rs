@@ -1,6 +1,6 @@
 //! Several documents become one list of servers.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use portcullis_types::{Hash, ServerId};
 
@@ -213,6 +213,44 @@ impl<'a> Merge<'a> {
         if let Some(agents) = hub.agents.clone() {
             set(&mut settings.agents, "agents", agents, sink);
         }
+        let (results, blobs, draft) = (&mut settings.results, &mut settings.blobs, &hub.results);
+        let seconds = |given: &Spanned<u64>| Spanned {
+            value: Duration::from_secs(given.value),
+            span: given.span,
+        };
+        let mut take = Take(sink);
+        take.given(
+            &mut results.max_reply_bytes,
+            "results.maxReplyBytes",
+            draft.max_reply_bytes.as_ref(),
+        );
+        take.given(&mut results.oversize, "results.oversize", draft.oversize.as_ref());
+        take.given(
+            &mut results.data_url_min_bytes,
+            "results.dataUrlMinBytes",
+            draft.data_url_min_bytes.as_ref(),
+        );
+        take.given(
+            &mut blobs.durability,
+            "blobs.durability",
+            draft.durability.as_ref(),
+        );
+        take.given(
+            &mut blobs.quota_bytes,
+            "blobs.quotaBytes",
+            draft.quota_bytes.as_ref(),
+        );
+        take.given(
+            &mut blobs.max_blob_bytes,
+            "blobs.maxBlobBytes",
+            draft.max_blob_bytes.as_ref(),
+        );
+        let (retention, session) = (
+            draft.retention_seconds.as_ref().map(seconds),
+            draft.session_seconds.as_ref().map(seconds),
+        );
+        take.given(&mut blobs.retention, "blobs.retentionSeconds", retention.as_ref());
+        take.given(&mut blobs.session, "blobs.sessionSeconds", session.as_ref());
     }
 }
 
@@ -275,6 +313,22 @@ impl Seen {
             format!("on line {line}")
         } else {
             format!("in {}, line {line}", quote(file))
+        }
+    }
+}
+
+/// Takes over what is given.
+struct Take<'a, 's>(&'a mut Sink<'s>);
+
+impl Take<'_, '_> {
+    fn given<T: PartialEq + Clone>(
+        &mut self,
+        setting: &mut Option<Setting<T>>,
+        name: &str,
+        given: Option<&Spanned<T>>,
+    ) {
+        if let Some(given) = given {
+            set(setting, name, given.clone(), self.0);
         }
     }
 }

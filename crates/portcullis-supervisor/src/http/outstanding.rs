@@ -8,7 +8,7 @@ use portcullis_wire::Id;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, RequestId};
 
 use super::param::ParamCache;
-use crate::{ticket::Ticket, transport::CallCap};
+use crate::ticket::Ticket;
 
 /// How many requests are remembered. Far more than are ever in flight at once: a request whose reply never comes
 /// is forgotten when so many others have come after it.
@@ -183,13 +183,7 @@ pub(crate) fn ticket(message: &ClientJsonRpcMessage) -> Option<&Arc<Ticket>> {
 
 /// The longest that a call may take; none for what is no call.
 pub(crate) fn cap(message: &ClientJsonRpcMessage) -> Option<Duration> {
-    match message {
-        JsonRpcMessage::Request(request) => match &request.request {
-            ClientRequest::CallToolRequest(call) => call.extensions.get::<CallCap>().map(|CallCap(cap)| *cap),
-            _ => None,
-        },
-        _ => None,
-    }
+    ticket(message).and_then(|ticket| ticket.cap())
 }
 
 fn is_raw(request: &ClientRequest) -> bool {

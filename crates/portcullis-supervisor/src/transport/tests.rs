@@ -638,3 +638,46 @@ async fn closing_from_outside_ends_it_even_if_the_peer_says_nothing() {
     assert!(transport.send(call(2, &Arc::default())).await.is_err());
     assert_eq!(transport.pending.len(), 0);
 }
+
+#[tokio::test]
+async fn what_lies_in_the_pipe_when_the_connection_is_closed_is_still_read() {
+    let mut rig = Rig::new();
+    rig.call(1).await;
+    rig.call(2).await;
+    rig.say(r#"{"jsonrpc":"2.0","id":1,"result":{"n":1}}"#).await;
+    rig.closed.cancel();
+    assert_eq!(
+        rig.next().await,
+        (RequestId::Number(1), Ok(r#"{"n":1}"#.to_owned()))
+    );
+    let ended = Err("the connection was closed".to_owned());
+    assert_eq!(rig.next().await, (RequestId::Number(2), ended));
+    assert!(rig.transport.receive().await.is_none());
+}
+
+/// Never stops writing.
+struct Flood;
+
+impl AsyncRead for Flood {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        buffer.put_slice(b"x\n");
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_closed_connection_ends_although_its_peer_never_stops_writing() {
+    let closed = CancellationToken::new();
+    let mut transport = StdioTransport::new(Flood, sink(), Arc::default(), closed.clone());
+    assert!(
+        transport.receive().now_or_never().is_none(),
+        "noise is no message"
+    );
+    closed.cancel();
+    let ended = timeout(Duration::from_secs(1), transport.receive());
+    assert!(ended.await.unwrap().is_none());
+}

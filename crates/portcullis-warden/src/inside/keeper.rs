@@ -7,13 +7,12 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::net::UnixStream,
     },
-    process::Command,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper, setsid};
 
-use super::{Post, signals, sweep, system, wait_for};
+use super::{Post, execute::execute, signals, sweep, wait_for};
 use crate::{Order, Report, Step};
 
 /// How long the hub may take to write an order.
@@ -74,8 +73,9 @@ fn start<'a>(post: &'a Post, pipes: [OwnedFd; 3], control: &'a UnixStream) -> io
         report(control, failed(Step::WorkingDirectory, &error));
         return Ok(None);
     }
+    let executed = execute(&order, pipes);
     let _ = rustix::process::chdir("/");
-    let pid = match execute(&order, pipes) {
+    let pid = match executed {
         Ok(pid) => pid,
         Err(error) => {
             report(control, failed(Step::Program, &error));
@@ -107,27 +107,6 @@ fn read_order(mut control: &UnixStream) -> io::Result<Option<Order>> {
     let mut body = vec![0; length];
     control.read_exact(&mut body)?;
     Ok(Order::decode(&body))
-}
-
-/// Executes the program; the keeper's copies of the pipes are closed when this returns.
-fn execute(order: &Order, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<Pid> {
-    #[expect(clippy::disallowed_methods, reason = "this is the door for spawning")]
-    let mut command = Command::new(&order.program);
-    command
-        .args(&order.args)
-        .env_clear()
-        .stdin(stdin)
-        .stdout(stdout)
-        .stderr(stderr);
-    for (name, value) in &order.environment {
-        command.env(name, value);
-    }
-    if let Some(cwd) = &order.cwd {
-        command.current_dir(cwd);
-    }
-    system::prepare(&mut command, order.limits);
-    let child = command.spawn()?;
-    Ok(Pid::from_child(&child))
 }
 
 impl Server<'_> {

@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::{collections::VecDeque, mem};
 
 use serde::Deserialize;
 use serde_json::{Deserializer, error::Category};
@@ -16,12 +16,17 @@ use crate::{
 /// The most messages that are taken out of one line, be it a batch or messages that were written without a newline.
 pub const MAX_MESSAGES_PER_LINE: usize = 1024;
 
+/// Room for more frames than this is given back once they are taken.
+const MAX_KEPT_FRAMES: usize = 16;
+
 /// Turns lines into frames.
 #[derive(Debug)]
 pub(super) struct LineDecoder {
     max_depth: usize,
     /// A message that an earlier line began and did not end.
     fragment: Option<Fragment>,
+    /// Room for the frames of a line, empty between two of them: nearly every line has one.
+    room: Vec<Frame>,
 }
 
 #[derive(Debug)]
@@ -45,6 +50,7 @@ impl LineDecoder {
         Self {
             max_depth,
             fragment: None,
+            room: Vec::new(),
         }
     }
 
@@ -54,10 +60,11 @@ impl LineDecoder {
         if line.is_empty() {
             return;
         }
-        let reading = self.read(line);
+        let mut reading = self.read(line);
         if reading.messages {
             self.fragment = reading.fragment;
-            out.extend(reading.frames);
+            out.extend(reading.frames.drain(..));
+            self.keep_room(reading.frames);
         } else if let Some(fragment) = self.fragment.take() {
             out.push_back(self.resume(fragment, line));
         } else {
@@ -66,8 +73,18 @@ impl LineDecoder {
         }
     }
 
-    fn read(&self, line: &[u8]) -> Reading {
-        let mut reading = Reading::default();
+    /// Keeps the room of an ordinary line for the next one.
+    fn keep_room(&mut self, room: Vec<Frame>) {
+        if room.capacity() <= MAX_KEPT_FRAMES {
+            self.room = room;
+        }
+    }
+
+    fn read(&mut self, line: &[u8]) -> Reading {
+        let mut reading = Reading {
+            frames: mem::take(&mut self.room),
+            ..Reading::default()
+        };
         if !matches!(line.first(), Some(b'{' | b'[')) {
             return reading;
         }

@@ -471,7 +471,7 @@ async fn an_answer_that_never_begins_is_waited_for_as_long_as_the_request_may_ta
     let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
     let mut call = CallToolRequest::new(CallToolRequestParams::new("t"));
     call.extensions
-        .insert(crate::transport::CallCap(Duration::from_millis(60)));
+        .insert(Arc::new(Ticket::within(Duration::from_millis(60))));
     for (request, after) in [(list, "50 ms"), (ClientRequest::CallToolRequest(call), "60 ms")] {
         let message = ClientJsonRpcMessage::request(request, RequestId::Number(1));
         let posted = client.post_message(spec.url.as_str().into(), message, None, None, HashMap::new());
