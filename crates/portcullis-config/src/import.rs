@@ -101,7 +101,9 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
         };
         if !kept || ids.contains(&id) {
             imported.left_out.push(short(&server.name.value));
-            fields.drop(&server, "the server is left out: see what is said of it", |_| true);
+            fields.drop(&server, "the server is left out: see what is said of it", |_| {
+                true
+            });
             continue;
         }
         ids.insert(id.clone());

@@ -137,13 +137,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    fn server(
-        &mut self,
-        draft: &Draft,
-        spec: ServerSpec,
-        profile: Profile,
-        sink: &mut Sink<'_>,
-    ) {
+    fn server(&mut self, draft: &Draft, spec: ServerSpec, profile: Profile, sink: &mut Sink<'_>) {
         let document = self.documents;
         let fingerprint = spec.fingerprint();
         if let Some(seen) = self.seen.get(&spec.id) {
