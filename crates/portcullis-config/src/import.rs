@@ -32,7 +32,7 @@ pub struct Imported {
     pub to_set: Vec<ToSet>,
     /// The servers that are not in `config`, by the names that the document has for them.
     pub left_out: Vec<String>,
-    /// All findings in the document, as [`normalize`] has them.
+    /// All findings in the document, as [`normalize`](crate::normalize()) has them.
     pub diagnostics: Vec<Diagnostic>,
 }
 

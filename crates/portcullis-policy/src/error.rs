@@ -161,6 +161,9 @@ pub enum PolicyProblem {
     /// Not the name of a preset.
     #[error("there is no preset `{0}`")]
     Preset(String),
+    /// Conditions stand deeper in each other than this.
+    #[error("conditions stand more than {0} deep in each other")]
+    TooDeep(usize),
     /// The embedded schema or policies are broken, or a rule could not be turned into a policy.
     #[error("{0}")]
     Internal(String),
@@ -218,6 +221,7 @@ impl PolicyProblem {
                 "use letters of one script; in a name, match what cannot be told apart by `like` and `*`"
             }
             Self::Preset(_) => "use `deny-by-default`, `ask-by-default` or `read-only`",
+            Self::TooDeep(_) => "write several policies, or `[…].contains(…)` in place of a row of `||`",
             Self::Internal(_) => return None,
         };
         Some(text.to_owned())

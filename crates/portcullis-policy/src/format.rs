@@ -1,12 +1,19 @@
 //! Files of policies in the one way to write them.
 
-use crate::{PolicyError, PolicyErrors, PolicyFile, PolicyProblem, compile_rules, rules, source};
+use crate::{PolicyError, PolicyErrors, PolicyFile, PolicyProblem, compile_rules, depth, rules, source};
 
 /// The text of a file of policies as it should be committed. Comments stay.
 ///
 /// # Errors
 /// What keeps the file from being read.
 pub fn format_policies(file: &PolicyFile) -> Result<String, PolicyErrors> {
+    depth::with_room(|| formatted(file)).unwrap_or_else(|| {
+        let problem = PolicyProblem::Internal("laying it out came to no end".to_owned());
+        Err(PolicyErrors(vec![PolicyError::new(&file.name, 1, problem)]))
+    })
+}
+
+fn formatted(file: &PolicyFile) -> Result<String, PolicyErrors> {
     let mut errors = Vec::new();
     source::check_text(file, &mut errors);
     let formatted = if file.name.ends_with(".cedar") {
@@ -63,8 +70,7 @@ fn pretty_file(file: &PolicyFile) -> Result<String, PolicyErrors> {
     Ok(pretty?.join("\n"))
 }
 
-/// The text in pieces of at least so many policies. No piece ends before a comment that stands behind its last policy
-/// in the same line.
+/// The text in pieces of so many policies. A comment that stands behind a policy in the same line goes with it.
 fn pieces(text: &str, policies: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut count) = (0, 0);
@@ -76,7 +82,11 @@ fn pieces(text: &str, policies: usize) -> Vec<&str> {
             continue;
         };
         let behind = rest.trim_start_matches([' ', '\t']);
-        if count >= policies && !behind.starts_with("//") {
+        let end = match behind.starts_with("//") {
+            true => end + rest.find('\n').unwrap_or(rest.len()),
+            false => end,
+        };
+        if count >= policies {
             pieces.extend(text.get(start..end));
             (start, count) = (end, 0);
         }

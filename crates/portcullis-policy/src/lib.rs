@@ -35,6 +35,7 @@ mod arguments;
 mod builtin;
 mod cases;
 mod decision_point;
+mod depth;
 mod error;
 mod explain;
 mod facts;

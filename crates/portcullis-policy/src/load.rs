@@ -11,7 +11,7 @@ use miette::Diagnostic;
 use portcullis_types::{Hash, PolicyRef};
 
 use crate::{
-    PolicyError, PolicyErrors, PolicyFile, PolicyProblem, builtin,
+    PolicyError, PolicyErrors, PolicyFile, PolicyProblem, builtin, depth,
     index::Index,
     model::{Action, Model},
     rules,
@@ -113,6 +113,10 @@ impl PolicyBase {
 
 /// Loads `files` over `always_loaded`: all of them or none.
 pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result<PolicyBase, PolicyErrors> {
+    depth::with_room(|| load_here(always_loaded, files)).unwrap_or_else(|| Err(PolicyErrors(vec![ended()])))
+}
+
+fn load_here(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result<PolicyBase, PolicyErrors> {
     let model = Model::embedded().map_err(|error| {
         PolicyErrors(vec![PolicyError::new(
             builtin::SCHEMA_NAME,
@@ -141,13 +145,8 @@ pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result
     // Cedar's validation takes about as long as all that is done with the syntax, and both only read.
     let validate = || validation_errors(model, &policies, &places, &texts);
     let (invalid, indexed) = thread::scope(|scope| {
-        let validated = thread::Builder::new().spawn_scoped(scope, validate);
-        let indexed = indexed(&policies, &places);
-        let invalid = match validated {
-            Ok(validated) => validated.join().unwrap_or_else(|_| vec![panicked()]),
-            Err(_) => validate(),
-        };
-        (invalid, indexed)
+        let indexed = scope.spawn(|| indexed(&policies, &places));
+        (validate(), indexed.join())
     });
     errors.extend(invalid);
     if !errors.is_empty() {
@@ -157,7 +156,7 @@ pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result
     let mut references: Vec<_> = places.values().cloned().collect();
     in_order(&mut references);
     let digest = digest(always_loaded.iter().chain(files));
-    let (indexed, index) = indexed?;
+    let (indexed, index) = indexed.unwrap_or_else(|_| Err(PolicyErrors(vec![ended()])))?;
     Ok(PolicyBase {
         model,
         policies,
@@ -193,9 +192,9 @@ fn indexed(
     Ok((indexed, index))
 }
 
-/// What was not validated is not used.
-fn panicked() -> PolicyError {
-    let problem = PolicyProblem::Internal("the validation came to no end".to_owned());
+/// What was not looked at to its end is not used.
+fn ended() -> PolicyError {
+    let problem = PolicyProblem::Internal("loading the policies came to no end".to_owned());
     PolicyError::new("", 1, problem)
 }
 
@@ -270,6 +269,10 @@ fn joined(
                 file: first.file.clone(),
                 line: first.line,
             });
+            continue;
+        }
+        if depth::is_too_deep(&policy) {
+            report(PolicyProblem::TooDeep(depth::MAX_DEPTH));
             continue;
         }
         let id = policy.id().clone();

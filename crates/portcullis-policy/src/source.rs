@@ -6,7 +6,7 @@ use cedar_policy::{Policy, PolicyId, PolicySet};
 use miette::Diagnostic;
 use portcullis_types::PolicyRef;
 
-use crate::{PolicyError, PolicyProblem};
+use crate::{PolicyError, PolicyProblem, depth};
 
 /// A text with policies or rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +112,10 @@ fn annotated(
     errors: &mut Vec<PolicyError>,
 ) -> Option<LoadedPolicy> {
     let mut report = |problem| errors.push(PolicyError::new(&file.name, line, problem));
+    if depth::is_too_deep(policy) {
+        report(PolicyProblem::TooDeep(depth::MAX_DEPTH));
+        return None;
+    }
     let (mut id, mut description) = (None, None);
     // `Policy::annotation` parses the name that it is asked for, each time.
     for (name, value) in policy.annotations() {

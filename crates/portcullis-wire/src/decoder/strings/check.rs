@@ -48,7 +48,8 @@ impl Check {
         let inside = bytes.get(..end).unwrap_or_default();
         let not_utf8 = self.utf8.wrong(inside, closed);
         let control = || control(inside).map(|byte| vec![byte]);
-        let not_json = || bad_escape.map(<[u8]>::to_vec).or_else(control);
+        // A bad escape ends what was looked at, so a control character stands before it.
+        let not_json = || control().or_else(|| bad_escape.map(<[u8]>::to_vec));
         let utf8 = not_utf8.is_none();
         match not_utf8.or_else(not_json) {
             Some(wrong) => Step::Bad {

@@ -1,0 +1,187 @@
+//! How deep the conditions of a policy stand in each other. Cedar's parser, its validator and whatever else walks them
+//! call themselves for each level: the validator takes what is too deep for its stack for valid, and others end the
+//! process.
+
+use std::thread;
+
+use cedar_policy::Policy;
+use cedar_policy_core::ast::{self, Expr, ExprKind};
+
+/// The most levels. A row of 100 `||` has as many.
+pub(crate) const MAX_DEPTH: usize = 100;
+
+/// Room for the parser, which knows no such limit: 2 MiB hold some hundred levels.
+const STACK_BYTES: usize = 256 << 20;
+
+/// Runs `work` where its stack is large enough for any file that can be parsed at all; `None` where it came to no end.
+pub(crate) fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(STACK_BYTES);
+        builder.spawn_scoped(scope, work).ok()?.join().ok()
+    })
+}
+
+/// Whether a policy's conditions stand too deep in each other. Looked at without recursion.
+pub(crate) fn is_too_deep(policy: &Policy) -> bool {
+    let tree: &ast::Policy = policy.as_ref();
+    let mut found: Vec<(&Expr, usize)> = tree
+        .non_scope_constraints()
+        .map(|all| (all, 1))
+        .into_iter()
+        .collect();
+    while let Some((expr, depth)) = found.pop() {
+        if depth > MAX_DEPTH {
+            return true;
+        }
+        children(expr, |child| found.push((child, depth + 1)));
+    }
+    false
+}
+
+fn children<'e>(expr: &'e Expr, mut child: impl FnMut(&'e Expr)) {
+    match expr.expr_kind() {
+        ExprKind::Lit(_) | ExprKind::Unknown(_) | ExprKind::Slot(_) | ExprKind::Var(_) => {}
+        ExprKind::If {
+            test_expr,
+            then_expr,
+            else_expr,
+        } => [test_expr, then_expr, else_expr]
+            .map(|part| child(part))
+            .into_iter()
+            .collect(),
+        ExprKind::And { left, right } | ExprKind::Or { left, right } => {
+            child(left);
+            child(right);
+        }
+        ExprKind::BinaryApp { arg1, arg2, .. } => {
+            child(arg1);
+            child(arg2);
+        }
+        ExprKind::UnaryApp { arg: inner, .. }
+        | ExprKind::GetAttr { expr: inner, .. }
+        | ExprKind::HasAttr { expr: inner, .. }
+        | ExprKind::ExtHasAttr { expr: inner, .. }
+        | ExprKind::Like { expr: inner, .. }
+        | ExprKind::Is { expr: inner, .. } => child(inner),
+        ExprKind::ExtensionFunctionApp { args: items, .. } | ExprKind::Set(items) => {
+            items.iter().for_each(child)
+        }
+        ExprKind::Record(fields) => fields.values().for_each(child),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::{AgentId, ReasonCode, Tier};
+
+    use crate::{CallQuestion, DecisionPoint, PolicyFile, ToolFacts, format_policies};
+
+    /// What keeps a condition from being loaded.
+    fn problem(name: &str, text: &str) -> Option<String> {
+        let file = PolicyFile {
+            name: name.to_owned(),
+            text: text.to_owned(),
+        };
+        let loaded = DecisionPoint::load(std::slice::from_ref(&file));
+        if name.ends_with(".cedar") {
+            let formatted = format_policies(&file).err().map(|errors| errors.to_string());
+            let invalid = loaded
+                .as_ref()
+                .err()
+                .is_some_and(|errors| errors.to_string().contains("type"));
+            assert_eq!(formatted.is_some(), loaded.is_err() && !invalid, "{formatted:?}");
+        }
+        loaded.err().map(|errors| errors.to_string())
+    }
+
+    fn cedar(condition: &str) -> String {
+        format!(
+            "@id(\"deep\") @description(\"d\") forbid (principal, action == Mcp::Action::\"call\", resource) when {{ {condition} }};"
+        )
+    }
+
+    #[track_caller]
+    fn check(condition: &str, told: Option<&str>) {
+        let problem = problem("a.cedar", &cedar(condition));
+        match told {
+            Some(told) => assert!(
+                problem.as_ref().is_some_and(|problem| problem.contains(told)),
+                "{problem:?}"
+            ),
+            None => assert_eq!(problem, None),
+        }
+    }
+
+    #[test]
+    fn what_stands_too_deep_is_refused_whatever_the_validator_says() {
+        const DEEP: &str = "stand more than 100 deep";
+        let row = |terms: usize, term: &str| vec![term; terms].join(" || ");
+        check(&row(90, r#"resource.name == "a""#), None);
+        // Brackets alone are no levels of what is evaluated.
+        check(&format!("{}true{}", "(".repeat(2_000), ")".repeat(2_000)), None);
+        // A wrong type is found up to the limit, and nothing behind it is taken for right.
+        let wrong = |terms: usize| {
+            format!(
+                r#"resource.readOnly == "no" || {}"#,
+                row(terms, r#"resource.name == "a""#)
+            )
+        };
+        check(&wrong(90), Some("type"));
+        for terms in [150, 5_000] {
+            check(&wrong(terms), Some(DEEP));
+            check(&row(terms, r#"resource.name == "a""#), Some(DEEP));
+            check(&vec![r#"resource.name == "a""#; terms].join(" && "), Some(DEEP));
+        }
+        check(
+            &format!(
+                "{}true{}",
+                "if true then (".repeat(300),
+                ") else false".repeat(300)
+            ),
+            Some(DEEP),
+        );
+        check(
+            &format!("{}resource.readOnly{}", "(!".repeat(300), ")".repeat(300)),
+            Some(DEEP),
+        );
+        check(
+            &format!("[{}1{}].isEmpty()", "[".repeat(300), "]".repeat(300)),
+            Some(DEEP),
+        );
+    }
+
+    /// On a test's thread, which has no more room than a runtime's.
+    #[test]
+    fn what_is_let_in_is_decided() {
+        let row = vec![r#"resource.name == "b""#; 97].join(" || ");
+        let files = [("a.cedar", cedar(&row)), ("a.rules", "allow mcp.*".to_owned())];
+        let files = files.map(|(name, text)| PolicyFile {
+            name: name.to_owned(),
+            text,
+        });
+        let point = DecisionPoint::load(&files).unwrap();
+        let agent = AgentId::default();
+        for (tool, code) in [("b", ReasonCode::DenyByPolicy), ("c", ReasonCode::Permitted)] {
+            let capability = format!("mcp.a.{tool}").parse().unwrap();
+            let explained = point.explain(&CallQuestion {
+                agent: &agent,
+                profile: &agent,
+                tier: Tier::RequestApproval,
+                tool: &ToolFacts::from_definition(capability, "stdio", "{}", true),
+                arguments: "{}",
+                now_ms: 0,
+            });
+            assert_eq!(explained.decision.code, code, "{explained:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_of_many_conditions_is_held_to_the_same() {
+        let rule = |count: usize| {
+            let all: Vec<_> = (0..count).map(|n| format!("arg.k{n} == \"v\"")).collect();
+            format!("allow mcp.a.* when {}", all.join(" and "))
+        };
+        assert_eq!(problem("a.rules", &rule(20)), None);
+        assert!(problem("a.rules", &rule(2_000)).is_some_and(|told| told.contains("a.rules:1: ")));
+    }
+}
