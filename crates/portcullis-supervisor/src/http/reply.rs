@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use portcullis_wire::{Decoder, Frame, Id, Limits};
+use portcullis_wire::{Decoder, Frame, Id, Limits, MAX_MESSAGES_PER_LINE};
 use rmcp::model::{
     ClientJsonRpcMessage, CustomResult, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult,
 };
@@ -15,12 +15,15 @@ use crate::{
     transport::{Restored, restore},
 };
 
-/// The frames of a body that lies in memory.
-pub(crate) fn frames(data: &[u8]) -> Vec<Frame> {
+/// The errors in a body that lies in memory, no more than one line may have messages. One is read after the other, and
+/// whatever else the body holds is dropped as it is read: of noise there may be a frame for every other byte.
+pub(crate) fn errors(data: &[u8]) -> impl Iterator<Item = Frame> + use<> {
     let mut decoder = Decoder::new(Limits::default());
     decoder.feed(&OnOneLine::default().flat(data));
     decoder.finish();
-    std::iter::from_fn(|| decoder.next_frame()).collect()
+    std::iter::from_fn(move || decoder.next_frame())
+        .filter(|frame| matches!(frame, Frame::Error { .. }))
+        .take(MAX_MESSAGES_PER_LINE)
 }
 
 /// As [`translate`]. The long strings of a call's result go beside it; every other message gets its own back before.
@@ -189,6 +192,23 @@ fn result_message(id: RequestId, waiting: &Waiting, result: Box<str>) -> ServerJ
                 None,
             );
             ServerJsonRpcMessage::error(error, Some(id))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_errors_there_are_so_many_and_all_else_is_dropped() {
+        let noise = "\nx".repeat(100_000);
+        let error = "\n{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-1,\"message\":\"m\"}}";
+        for (count, found) in [(0, 0), (1, 1), (3_000, MAX_MESSAGES_PER_LINE)] {
+            let body = format!("\"{noise}{}{noise}", error.repeat(count));
+            let errors: Vec<_> = errors(body.as_bytes()).collect();
+            assert_eq!(errors.len(), found);
+            assert!(errors.iter().all(|frame| matches!(frame, Frame::Error { .. })));
         }
     }
 }
