@@ -182,12 +182,16 @@ impl GuardedHttp {
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let mut reading = self.messages(Limits::default().max_line_bytes);
         let mut body = std::pin::pin!(answer.into_pieces());
+        let mut missing = "the answer holds no reply to the request".to_owned();
         while let Some(piece) = body.next().await {
             let piece = piece.map_err(|error| self.broken(message, error))?;
             match reading.read(&piece).await {
                 Ok(()) => {}
-                // What it holds up to here says so.
-                Err(Refused::TooLarge) => break,
+                // What it holds up to here may be, or tell of, the reply.
+                Err(Refused::TooLarge) => {
+                    missing = Refused::TooLarge.to_string();
+                    break;
+                }
                 Err(Refused::Hangs) => return Err(self.unusable(message, Refused::Hangs.to_string())),
             }
         }
@@ -207,7 +211,7 @@ impl GuardedHttp {
         }
         // The request is still waiting only if none of that was its reply; then what came for nobody was.
         if let Some(waiting) = self.outstanding.take(asked) {
-            let reply = stray.unwrap_or_else(|| Stray::unusable("the answer holds no reply to the request"));
+            let reply = stray.unwrap_or_else(|| Stray::unusable(missing));
             messages.push(reply.blame(waiting));
         }
         if let [_] = messages.as_slice()
