@@ -227,6 +227,11 @@ async fn all_other_messages_get_their_strings_back() {
             })
             .await;
         assert_eq!(described, [long('d')], "{kind}");
+        assert_eq!(
+            shelf.shares.swap(0, Ordering::SeqCst),
+            1,
+            "each server has its own"
+        );
         let fault = hub.call("{}").await.unwrap_err().to_string();
         assert!(fault.contains(&long('m')), "{}", fault.len());
         assert_none_is_left(&shelf).await;
