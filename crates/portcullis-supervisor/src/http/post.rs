@@ -138,29 +138,23 @@ impl GuardedHttp {
         }
         self.answered();
         let session = header_text(&answer, &SESSION_ID);
-        let asked = request_id(message);
+        let Some(asked) = request_id(message) else {
+            // Nobody waits for an answer to this, and the server is to give none (MCP 2025-11-25, transports, sending
+            // messages). What it writes here is of no use to anybody, and a stream of it might never end.
+            return Ok(StreamableHttpPostResponse::Accepted);
+        };
         if is_media_type(&answer, EVENT_STREAM) {
             if is_listen(message) {
                 self.standing.opened();
             }
-            let reading = match asked {
-                // A subscription is silent for as long as nothing changes.
-                Some(asked) if is_listen(message) => StreamOf::Request(asked.clone(), None),
-                Some(asked) => {
-                    let longest = cap(message).unwrap_or(self.terms.patience);
-                    StreamOf::Request(asked.clone(), Some(longest))
-                }
-                None => StreamOf::Nobody,
-            };
+            // A subscription is silent for as long as nothing changes.
+            let longest = (!is_listen(message)).then(|| cap(message).unwrap_or(self.terms.patience));
+            let reading = StreamOf::Request(asked.clone(), longest);
             let events = self.events(answer, reading, limits.max_sse_event_size, back);
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
         let json = is_media_type(&answer, JSON);
         let content_type = header_text(&answer, &header::CONTENT_TYPE);
-        let Some(asked) = asked else {
-            // Nobody waits for an answer to this: whatever a server writes here is of no use to anybody.
-            return Ok(StreamableHttpPostResponse::Accepted);
-        };
         if !json {
             let kind = content_type.unwrap_or_else(|| "none".to_owned());
             let reason = format!(
