@@ -11,6 +11,7 @@ use super::{
     outstanding::{Outstanding, Waiting},
 };
 use crate::{
+    strings::put_back,
     ticket::WireFault,
     transport::{Restored, restore},
 };
@@ -34,16 +35,22 @@ pub(crate) async fn translate_message(
     if strings.is_empty() {
         return translate(frame, outstanding);
     }
-    if let Frame::Response { id, .. } = &frame {
-        match outstanding.answered_by(id).map(|waiting| waiting.ticket) {
-            // Nobody waits for it.
-            None => return translate(frame, outstanding),
-            Some(Some(ticket)) => {
+    if let Frame::Response { id, result } = frame {
+        // Claimed first: the same id may be answered on another stream at the same time, and whoever brings strings is
+        // whoever brings the result.
+        let Some((asked, waiting)) = outstanding.claim(&id) else {
+            return unclaimed(&id, outstanding);
+        };
+        return Some(match &waiting.ticket {
+            Some(ticket) => {
                 ticket.bring(strings);
-                return translate(frame, outstanding);
+                Translated::Up(answered(asked, &waiting, result, outstanding))
             }
-            Some(None) => {}
-        }
+            None => match put_back(result.into(), strings).await {
+                Ok(result) => Translated::Up(answered(asked, &waiting, result.into(), outstanding)),
+                Err(why) => Translated::Up(Stray::unusable(why).blame((asked, waiting))),
+            },
+        });
     }
     match restore(frame, strings).await {
         Restored::Frame(frame) => translate(frame, outstanding),
@@ -60,16 +67,8 @@ pub(crate) async fn translate_message(
 pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Translated> {
     match frame {
         Frame::Response { id, result } => match outstanding.claim(&id) {
-            Some((id, waiting)) => {
-                if waiting.lists_tools {
-                    outstanding.params.note(&result);
-                }
-                Some(Translated::Up(result_message(id, &waiting, result)))
-            }
-            None => {
-                let reason = format!("the reply is for the id `{id}`, which no request has");
-                stray(outstanding, Some(&id), Stray::unusable(reason))
-            }
+            Some((id, waiting)) => Some(Translated::Up(answered(id, &waiting, result, outstanding))),
+            None => unclaimed(&id, outstanding),
         },
         Frame::Error { id, error } => {
             let data = error.data.and_then(|data| serde_json::from_str(&data).ok());
@@ -143,6 +142,25 @@ impl Stray {
         }
         ServerJsonRpcMessage::error(self.error, Some(id))
     }
+}
+
+/// A result for nobody who waits.
+fn unclaimed(id: &Id, outstanding: &Outstanding) -> Option<Translated> {
+    let reason = format!("the reply is for the id `{id}`, which no request has");
+    stray(outstanding, Some(id), Stray::unusable(reason))
+}
+
+/// The result of a request that was claimed.
+fn answered(
+    id: RequestId,
+    waiting: &Waiting,
+    result: Box<str>,
+    outstanding: &Outstanding,
+) -> ServerJsonRpcMessage {
+    if waiting.lists_tools {
+        outstanding.params.note(&result);
+    }
+    result_message(id, waiting, result)
 }
 
 /// A reply that cannot be used.
