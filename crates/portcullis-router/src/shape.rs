@@ -150,7 +150,7 @@ impl From<SpoolFault> for ShapeError {
     fn from(fault: SpoolFault) -> Self {
         match fault {
             SpoolFault::Store(error) => Self::Store(error),
-            crowded @ SpoolFault::Crowded => Self::Lost(crowded.to_string()),
+            crowded @ SpoolFault::Crowded(_) => Self::Lost(crowded.to_string()),
         }
     }
 }

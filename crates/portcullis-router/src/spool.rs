@@ -10,20 +10,17 @@ use std::{any::Any, fmt, mem, sync::Arc};
 use base64_simd::STANDARD;
 use portcullis_blobs::{BlobError, BlobRef, BlobStore, Stored};
 use portcullis_supervisor::{SpooledString, StringSpool, StringWriter};
-use tokio::sync::Semaphore;
 
 mod content;
 mod decode;
+mod places;
 
 use content::Content;
 use decode::{Base64, NotBase64};
+use places::Places;
 
 /// How much of a string is looked at before it is known whether it is a data URL, in bytes.
 const START_BYTES: usize = 512;
-
-/// How many strings may lie in files at once, in the whole hub: each takes a descriptor. One server's strings must
-/// not take those that others need, and to wait for one could be for ever.
-const MAX_FILES: usize = 256;
 
 /// How much is encoded at once, in bytes: whole groups of three.
 const ENCODE_BYTES: usize = 48 << 10;
@@ -32,20 +29,28 @@ const ENCODE_BYTES: usize = 48 << 10;
 #[derive(Debug)]
 pub(crate) struct Spool {
     store: Arc<dyn BlobStore>,
-    files: Arc<Semaphore>,
+    files: Places,
 }
 
 impl Spool {
     pub(crate) fn new(store: Arc<dyn BlobStore>) -> Self {
         Self {
             store,
-            files: Arc::new(Semaphore::new(MAX_FILES)),
+            files: Places::default(),
+        }
+    }
+
+    /// The same for one server.
+    fn of_one(&self) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            files: self.files.of_one(),
         }
     }
 
     fn writer(&self) -> Writer {
         Writer {
-            content: Content::new(Arc::clone(&self.store), Arc::clone(&self.files)),
+            content: Content::new(Arc::clone(&self.store), self.files.clone()),
             mode: Mode::Start(Vec::new()),
             fault: None,
         }
@@ -56,14 +61,18 @@ impl StringSpool for Spool {
     fn begin(&self) -> Box<dyn StringWriter> {
         Box::new(self.writer())
     }
+
+    fn share(&self) -> Arc<dyn StringSpool> {
+        Arc::new(self.of_one())
+    }
 }
 
 /// Why a long string is not there.
 #[derive(Debug)]
 pub(crate) enum SpoolFault {
     Store(BlobError),
-    /// Too many lie in files already.
-    Crowded,
+    /// Too many lie in files already: this many.
+    Crowded(usize),
 }
 
 /// What a long string turned out to be.
@@ -269,9 +278,14 @@ impl fmt::Display for SpoolFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
-            Self::Crowded => write!(
+            Self::Crowded(most) => write!(
                 f,
-                "more than {MAX_FILES} long strings wait in files: call again later"
+                "more than {most} long strings {} wait in files: call again later",
+                if *most == places::MAX_OF_ONE {
+                    "of this server"
+                } else {
+                    "of all servers"
+                }
             ),
         }
     }

@@ -56,7 +56,7 @@ pub(crate) struct Surroundings {
     pub(crate) stop: StopSequence,
     /// What holds for every server, beside its own rules.
     pub(crate) egress: Option<EgressRules>,
-    /// Who takes the long strings of results.
+    /// Who takes the long strings of results; of each server its own [share](StringSpool::share).
     pub(crate) spool: Option<Arc<dyn StringSpool>>,
     /// Holds a task for each child that is not gone yet, and for each attempt to connect.
     pub(crate) children: TaskTracker,

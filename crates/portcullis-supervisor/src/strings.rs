@@ -3,7 +3,7 @@
 
 mod in_memory;
 
-use std::{any::Any, fmt, time::Duration};
+use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use portcullis_wire::marker;
 use tokio::{sync::oneshot, task::spawn_blocking, time::timeout};
@@ -21,6 +21,10 @@ const LAST_PIECES: Duration = Duration::from_secs(60);
 pub trait StringSpool: Send + Sync + fmt::Debug {
     /// A string begins. What fails here or later is for [`StringWriter::finish`] to tell.
     fn begin(&self) -> Box<dyn StringWriter>;
+
+    /// The same for one server, through all of its connections: whatever bounds how many strings there may be is to
+    /// bound those of each server apart, so that no server takes the room that another's results need.
+    fn share(&self) -> Arc<dyn StringSpool>;
 }
 
 /// One string on its way. Dropped, nothing of it is left: it was broken off.

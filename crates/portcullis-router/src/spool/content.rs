@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use portcullis_blobs::{BlobError, BlobRef, BlobStore, BlobWriter, Hash, Stored};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::SpoolFault;
+use super::{
+    SpoolFault,
+    places::{Place, Places},
+};
 
 /// How much stays in memory, in bytes.
 const MEMORY_BYTES: usize = 192 << 10;
@@ -17,7 +19,7 @@ const HEAD_BYTES: usize = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Content {
     store: Arc<dyn BlobStore>,
-    files: Arc<Semaphore>,
+    files: Places,
     /// What is not in the file yet; all there is, where there is none.
     gathered: Vec<u8>,
     file: Option<File>,
@@ -27,11 +29,11 @@ pub(super) struct Content {
 #[derive(Debug)]
 struct File {
     writer: Box<dyn BlobWriter>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Content {
-    pub(super) fn new(store: Arc<dyn BlobStore>, files: Arc<Semaphore>) -> Self {
+    pub(super) fn new(store: Arc<dyn BlobStore>, files: Places) -> Self {
         Self {
             store,
             files,
@@ -43,7 +45,7 @@ impl Content {
 
     /// An empty one of the same store.
     pub(super) fn another(&self) -> Self {
-        Self::new(Arc::clone(&self.store), Arc::clone(&self.files))
+        Self::new(Arc::clone(&self.store), self.files.clone())
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), SpoolFault> {
@@ -156,9 +158,7 @@ impl Content {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
-                let place = Arc::clone(&self.files)
-                    .try_acquire_owned()
-                    .map_err(|_| SpoolFault::Crowded)?;
+                let place = self.files.take()?;
                 let writer = self.store.writer()?;
                 self.head = self.gathered.get(..HEAD_BYTES).unwrap_or(&self.gathered).to_vec();
                 none.insert(File {

@@ -1,6 +1,9 @@
 use portcullis_blobs::{FsOptions, FsStore, Limits, MemStore};
 
-use super::*;
+use super::{
+    places::{MAX_FILES, MAX_OF_ONE},
+    *,
+};
 
 fn write(spool: &Spool, raw: &[u8], chunk: usize) -> Result<Spooled, SpoolFault> {
     let mut writer = spool.begin();
@@ -176,7 +179,7 @@ fn what_is_dropped_leaves_nothing() {
     assert_eq!(files(&folder), 0);
     let blobs = folder.path().join("blobs/blake3");
     assert_eq!(std::fs::read_dir(blobs).unwrap().count(), 0);
-    assert_eq!(spool.files.available_permits(), MAX_FILES);
+    assert_eq!(spool.files.free(), (MAX_FILES, MAX_OF_ONE));
 }
 
 #[test]
@@ -202,20 +205,43 @@ fn a_store_that_takes_no_more_says_so_and_keeps_nothing() {
     assert_eq!(files(&folder), 0);
 }
 
+/// One server's strings fail its own results where there are too many, and no other's, however long they are left
+/// without an end. What all have together is bounded too.
 #[test]
-fn no_more_strings_lie_in_files_than_may() {
+fn each_server_has_a_share_of_the_files() {
     let (folder, spool) = in_folder(Limits::default());
     let raw = base64(200_000);
-    let all: Vec<_> = (0..MAX_FILES)
-        .map(|_| write(&spool, raw.as_bytes(), 300_000).unwrap())
-        .collect();
-    assert!(matches!(
-        write(&spool, raw.as_bytes(), 65_536),
-        Err(SpoolFault::Crowded)
-    ));
-    // Those that fit into memory need none.
-    write(&spool, base64(90_000).as_bytes(), 65_536).unwrap();
-    drop(all);
-    write(&spool, raw.as_bytes(), 65_536).unwrap();
+    let fill = |server: &Spool| -> Vec<_> {
+        (0..MAX_OF_ONE)
+            .map(|_| {
+                let mut writer = server.begin();
+                writer.write(raw.as_bytes());
+                writer
+            })
+            .collect()
+    };
+    let crowded = |server: &Spool| write(server, raw.as_bytes(), 65_536).unwrap_err().to_string();
+    let servers: Vec<_> = (0..5).map(|_| spool.of_one()).collect();
+    let (greedy, other) = (servers.first().unwrap(), servers.last().unwrap());
+
+    let open = fill(greedy);
+    assert_eq!(files(&folder), MAX_OF_ONE);
+    assert_eq!(
+        crowded(greedy),
+        "more than 64 long strings of this server wait in files: call again later"
+    );
+    // Those that fit into memory need no place, and another server has its own.
+    write(greedy, base64(90_000).as_bytes(), 65_536).unwrap();
+    write(other, raw.as_bytes(), 65_536).unwrap();
+
+    let all: Vec<_> = servers.get(1..4).unwrap().iter().map(fill).collect();
+    assert_eq!(
+        crowded(other),
+        "more than 256 long strings of all servers wait in files: call again later"
+    );
+    drop((open, all));
+    write(greedy, raw.as_bytes(), 65_536).unwrap();
+    write(other, raw.as_bytes(), 65_536).unwrap();
     assert_eq!(files(&folder), 0);
+    assert_eq!(greedy.files.free(), (MAX_FILES, MAX_OF_ONE));
 }

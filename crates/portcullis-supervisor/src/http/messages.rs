@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use portcullis_wire::{Decoder, Frame, Limits, MAX_MESSAGES_PER_LINE};
+use portcullis_wire::{Decoder, Frame, Id, Limits, MAX_LONG_STRINGS, MAX_MESSAGES_PER_LINE};
 use thiserror::Error;
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -30,8 +30,19 @@ pub(crate) struct Messages {
     limits: Limits,
     lines: OnOneLine,
     ended: Vec<Message>,
-    /// How much of the body at hand has come.
+    body: Body,
+}
+
+/// What is known of the body at hand. It is one line as a rule, and a line has its bounds; but a quote that is never
+/// closed leaves the newlines behind it where they are, and then each line of the body would have them anew.
+#[derive(Default)]
+struct Body {
+    /// How much of it has come, in bytes.
     came: u64,
+    /// How much its messages keep, in bytes.
+    kept: usize,
+    /// How many long strings left it.
+    strings: usize,
     overlong: bool,
 }
 
@@ -63,17 +74,17 @@ impl Messages {
             limits,
             lines: OnOneLine::default(),
             ended: Vec::new(),
-            came: 0,
-            overlong: false,
+            body: Body::default(),
         }
     }
 
     /// Takes more of a body. What it holds of long strings is to be [handed over](Self::hand_over) before the next.
     pub(crate) fn feed(&mut self, data: &[u8]) -> Result<(), Refused> {
-        self.came = self.came.saturating_add(data.len() as u64);
+        self.body.came = self.body.came.saturating_add(data.len() as u64);
         self.decoder.feed(&self.lines.flat(data));
         self.take_frames();
-        match self.overlong || self.came > MOST_BYTES {
+        self.body.strings += self.decoder.taker().begun();
+        match self.body.is_too_large() {
             true => Err(Refused::TooLarge),
             false => Ok(()),
         }
@@ -96,7 +107,7 @@ impl Messages {
         let strings = std::mem::replace(self.decoder.taker(), unused);
         self.decoder = Decoder::taking(self.limits, strings);
         self.lines = OnOneLine::default();
-        self.came = 0;
+        self.body = Body::default();
         std::mem::take(&mut self.ended)
     }
 
@@ -115,8 +126,15 @@ impl Messages {
         while let Some(frame) = self.decoder.next_frame() {
             match frame {
                 Frame::Noise { text } => tracing::debug!(%text, "dropped data that are not JSON-RPC"),
+                _ if self.body.overlong => {}
                 frame if self.ended.len() < MAX_MESSAGES_PER_LINE => {
-                    self.overlong |= matches!(frame, Frame::Overlong { .. });
+                    self.body.kept = self.body.kept.saturating_add(kept_bytes(&frame));
+                    let limit = self.limits.max_line_bytes;
+                    let frame = match self.body.kept > limit {
+                        true => Frame::Overlong { limit },
+                        false => frame,
+                    };
+                    self.body.overlong = matches!(frame, Frame::Overlong { .. });
                     let strings = claim(&frame, self.decoder.taker());
                     self.ended.push((frame, strings));
                 }
@@ -124,6 +142,31 @@ impl Messages {
             }
         }
         self.decoder.taker().forget();
+    }
+}
+
+impl Body {
+    fn is_too_large(&self) -> bool {
+        self.overlong || self.came > MOST_BYTES || self.strings > MAX_LONG_STRINGS
+    }
+}
+
+/// How much text a frame keeps, in bytes.
+fn kept_bytes(frame: &Frame) -> usize {
+    let of = |id: &Id| match id {
+        Id::String(text) => text.len(),
+        Id::Number(_) => 0,
+    };
+    match frame {
+        Frame::Request { id, method, message } => of(id) + method.len() + message.len(),
+        Frame::Notification { method, message } => method.len() + message.len(),
+        Frame::Response { id, result } => of(id) + result.len(),
+        Frame::Error { id, error } => {
+            id.as_ref().map_or(0, of) + error.message.len() + error.data.as_deref().map_or(0, str::len)
+        }
+        Frame::Unusable { id, .. } => id.as_ref().map_or(0, of),
+        Frame::Noise { text } => text.len(),
+        Frame::Overlong { .. } => 0,
     }
 }
 
@@ -169,6 +212,7 @@ impl OnOneLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strings::memory::Shelf;
 
     /// Newlines between tokens go, those inside of strings stay, however the body is cut.
     #[test]
@@ -200,5 +244,49 @@ mod tests {
         let broken = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\n";
         messages.read(&broken.repeat(5_000)).await.unwrap();
         assert_eq!(messages.finish().len(), MAX_MESSAGES_PER_LINE);
+    }
+
+    /// A quote that is never closed parts a body into lines. What they keep together is bounded as that of one line is,
+    /// for each body anew.
+    #[tokio::test]
+    async fn messages_behind_a_lone_quote_share_what_one_may_have() {
+        let message = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{}\"}}\n",
+            "x".repeat(600)
+        );
+        let mut messages = Messages::new(1_000, None, &Arc::new(Semaphore::new(1)));
+        for _ in 0..3 {
+            messages.read(format!("\"\n{message}").as_bytes()).await.unwrap();
+            assert!(matches!(
+                messages.finish().as_slice(),
+                [(Frame::Response { .. }, _)]
+            ));
+        }
+        let refused = messages
+            .read(format!("\"\n{}", message.repeat(4)).as_bytes())
+            .await;
+        assert_eq!(refused, Err(Refused::TooLarge));
+        assert!(matches!(
+            messages.finish().as_slice(),
+            [(Frame::Response { .. }, _), (Frame::Overlong { limit: 1_000 }, _)]
+        ));
+    }
+
+    /// So do their long strings.
+    #[tokio::test]
+    async fn no_more_strings_leave_a_body_than_leave_a_line() {
+        let spool: Arc<dyn StringSpool> = Arc::<Shelf>::default();
+        let message = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{}\"}}\n",
+            "x".repeat(70_000)
+        );
+        let mut messages = Messages::new(64 << 20, Some(&spool), &Strings::room());
+        let body = |count: usize| format!("\"\n{}", message.repeat(count));
+        for _ in 0..2 {
+            messages.read(body(MAX_LONG_STRINGS).as_bytes()).await.unwrap();
+            assert_eq!(messages.finish().len(), MAX_LONG_STRINGS);
+        }
+        let refused = messages.read(body(MAX_LONG_STRINGS + 1).as_bytes()).await;
+        assert_eq!(refused, Err(Refused::TooLarge));
     }
 }

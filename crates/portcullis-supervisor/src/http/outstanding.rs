@@ -114,18 +114,13 @@ impl Outstanding {
     }
 
     /// Looks at a request without taking it.
+    #[cfg(test)]
     pub(crate) fn waiting(&self, id: &RequestId) -> Option<Waiting> {
         self.lock()
             .waiting
             .iter()
             .rfind(|(found, _)| found == id)
             .map(|(_, waiting)| waiting.clone())
-    }
-
-    /// The same, of the request that `id` answers.
-    pub(crate) fn answered_by(&self, id: &Id) -> Option<Waiting> {
-        self.waiting(&exact(id))
-            .or_else(|| self.waiting(&RequestId::Number(id.as_number()?)))
     }
 
     /// The stream that answers a request came to this event.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use portcullis_egress::{EgressError, GuardedResponse};
-use portcullis_wire::{Frame, Limits};
+use portcullis_wire::Limits;
 use rmcp::{
     model::{
         ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
@@ -27,7 +27,7 @@ use super::{
     events::{Event, EventParser, EventSink, EventTooLarge},
     messages::Refused,
     outstanding::{cap, ticket},
-    reply::{Stray, Translated, frames, translate, translate_message},
+    reply::{Stray, Translated, errors, translate, translate_message},
     retry_after::retry_after,
     stream::{StreamOf, event_of},
 };
@@ -45,8 +45,11 @@ const OLD_TRANSPORT_WAIT: Duration = Duration::from_secs(3);
 const OLD_TRANSPORT: &str = "the server speaks the HTTP+SSE transport of 2024-11-05, which is not supported: update it, \
      or configure its url for streamable HTTP, which often ends in `/mcp`";
 
-/// How much of an error page is read, in bytes.
+/// How much of an error page is read for a person, in bytes.
 const DIAGNOSTIC_BYTES: usize = 4 << 10;
+
+/// How much of one is read that may hold a JSON-RPC error, in bytes.
+const REPORT_BYTES: usize = 1 << 20;
 
 impl GuardedHttp {
     /// Sends one message and reads the head of the answer. What a call's ticket is told follows from where it
@@ -135,29 +138,23 @@ impl GuardedHttp {
         }
         self.answered();
         let session = header_text(&answer, &SESSION_ID);
-        let asked = request_id(message);
+        let Some(asked) = request_id(message) else {
+            // Nobody waits for an answer to this, and the server is to give none (MCP 2025-11-25, transports, sending
+            // messages). What it writes here is of no use to anybody, and a stream of it might never end.
+            return Ok(StreamableHttpPostResponse::Accepted);
+        };
         if is_media_type(&answer, EVENT_STREAM) {
             if is_listen(message) {
                 self.standing.opened();
             }
-            let reading = match asked {
-                // A subscription is silent for as long as nothing changes.
-                Some(asked) if is_listen(message) => StreamOf::Request(asked.clone(), None),
-                Some(asked) => {
-                    let longest = cap(message).unwrap_or(self.terms.patience);
-                    StreamOf::Request(asked.clone(), Some(longest))
-                }
-                None => StreamOf::Nobody,
-            };
+            // A subscription is silent for as long as nothing changes.
+            let longest = (!is_listen(message)).then(|| cap(message).unwrap_or(self.terms.patience));
+            let reading = StreamOf::Request(asked.clone(), longest);
             let events = self.events(answer, reading, limits.max_sse_event_size, back);
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
         let json = is_media_type(&answer, JSON);
         let content_type = header_text(&answer, &header::CONTENT_TYPE);
-        let Some(asked) = asked else {
-            // Nobody waits for an answer to this: whatever a server writes here is of no use to anybody.
-            return Ok(StreamableHttpPostResponse::Accepted);
-        };
         if !json {
             let kind = content_type.unwrap_or_else(|| "none".to_owned());
             let reason = format!(
@@ -179,12 +176,16 @@ impl GuardedHttp {
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let mut reading = self.messages(Limits::default().max_line_bytes);
         let mut body = std::pin::pin!(answer.into_pieces());
+        let mut missing = "the answer holds no reply to the request".to_owned();
         while let Some(piece) = body.next().await {
             let piece = piece.map_err(|error| self.broken(message, error))?;
             match reading.read(&piece).await {
                 Ok(()) => {}
-                // What it holds up to here says so.
-                Err(Refused::TooLarge) => break,
+                // What it holds up to here may be, or tell of, the reply.
+                Err(Refused::TooLarge) => {
+                    missing = Refused::TooLarge.to_string();
+                    break;
+                }
                 Err(Refused::Hangs) => return Err(self.unusable(message, Refused::Hangs.to_string())),
             }
         }
@@ -204,7 +205,7 @@ impl GuardedHttp {
         }
         // The request is still waiting only if none of that was its reply; then what came for nobody was.
         if let Some(waiting) = self.outstanding.take(asked) {
-            let reply = stray.unwrap_or_else(|| Stray::unusable("the answer holds no reply to the request"));
+            let reply = stray.unwrap_or_else(|| Stray::unusable(missing));
             messages.push(reply.blame(waiting));
         }
         if let [_] = messages.as_slice()
@@ -242,18 +243,15 @@ impl GuardedHttp {
         let retry_after = self.left_alone(&answer);
         let auth = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let json = is_media_type(&answer, JSON) && !auth && status != StatusCode::TOO_MANY_REQUESTS;
-        let body = if json {
-            // An error page that is too large or breaks off is told by its status alone.
-            answer.bytes().await.unwrap_or_default()
-        } else {
-            Bytes::from(answer.prefix(DIAGNOSTIC_BYTES).await)
-        };
+        let most = if json { REPORT_BYTES } else { DIAGNOSTIC_BYTES };
+        let body = answer.prefix(most).await;
         let asked = request_id(message);
         let reported = json.then(|| self.reported(&body, asked)).flatten();
         if let Some(message) = reported {
             return Ok(StreamableHttpPostResponse::Json(message, session));
         }
-        let excerpt = self.shown(&String::from_utf8_lossy(&body));
+        let excerpt = body.get(..DIAGNOSTIC_BYTES).unwrap_or(&body);
+        let excerpt = self.shown(&String::from_utf8_lossy(excerpt));
         let colon = if excerpt.is_empty() { "" } else { ": " };
         let reason = format!("the server answered with status {status}{colon}{excerpt}");
         if let Some(asked) = asked
@@ -348,10 +346,7 @@ impl GuardedHttp {
 
     /// The JSON-RPC error in the body of an error status, for the request that was asked.
     fn reported(&self, body: &[u8], asked: Option<&RequestId>) -> Option<ServerJsonRpcMessage> {
-        let errors = frames(body)
-            .into_iter()
-            .filter(|frame| matches!(frame, Frame::Error { .. }));
-        errors
+        errors(body)
             .filter_map(|frame| translate(frame, &self.outstanding))
             .find_map(|translated| match translated {
                 Translated::Up(message) => Some(message),

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use portcullis_wire::{Decoder, Frame, Id, Limits};
+use portcullis_wire::{Decoder, Frame, Id, Limits, MAX_MESSAGES_PER_LINE};
 use rmcp::model::{
     ClientJsonRpcMessage, CustomResult, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult,
 };
@@ -11,16 +11,20 @@ use super::{
     outstanding::{Outstanding, Waiting},
 };
 use crate::{
+    strings::put_back,
     ticket::WireFault,
     transport::{Restored, restore},
 };
 
-/// The frames of a body that lies in memory.
-pub(crate) fn frames(data: &[u8]) -> Vec<Frame> {
+/// The errors in a body that lies in memory, no more than one line may have messages. One is read after the other, and
+/// whatever else the body holds is dropped as it is read: of noise there may be a frame for every other byte.
+pub(crate) fn errors(data: &[u8]) -> impl Iterator<Item = Frame> + use<> {
     let mut decoder = Decoder::new(Limits::default());
     decoder.feed(&OnOneLine::default().flat(data));
     decoder.finish();
-    std::iter::from_fn(|| decoder.next_frame()).collect()
+    std::iter::from_fn(move || decoder.next_frame())
+        .filter(|frame| matches!(frame, Frame::Error { .. }))
+        .take(MAX_MESSAGES_PER_LINE)
 }
 
 /// As [`translate`]. The long strings of a call's result go beside it; every other message gets its own back before.
@@ -31,16 +35,22 @@ pub(crate) async fn translate_message(
     if strings.is_empty() {
         return translate(frame, outstanding);
     }
-    if let Frame::Response { id, .. } = &frame {
-        match outstanding.answered_by(id).map(|waiting| waiting.ticket) {
-            // Nobody waits for it.
-            None => return translate(frame, outstanding),
-            Some(Some(ticket)) => {
+    if let Frame::Response { id, result } = frame {
+        // Claimed first: the same id may be answered on another stream at the same time, and whoever brings strings is
+        // whoever brings the result.
+        let Some((asked, waiting)) = outstanding.claim(&id) else {
+            return unclaimed(&id, outstanding);
+        };
+        return Some(match &waiting.ticket {
+            Some(ticket) => {
                 ticket.bring(strings);
-                return translate(frame, outstanding);
+                Translated::Up(answered(asked, &waiting, result, outstanding))
             }
-            Some(None) => {}
-        }
+            None => match put_back(result.into(), strings).await {
+                Ok(result) => Translated::Up(answered(asked, &waiting, result.into(), outstanding)),
+                Err(why) => Translated::Up(Stray::unusable(why).blame((asked, waiting))),
+            },
+        });
     }
     match restore(frame, strings).await {
         Restored::Frame(frame) => translate(frame, outstanding),
@@ -57,16 +67,8 @@ pub(crate) async fn translate_message(
 pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Translated> {
     match frame {
         Frame::Response { id, result } => match outstanding.claim(&id) {
-            Some((id, waiting)) => {
-                if waiting.lists_tools {
-                    outstanding.params.note(&result);
-                }
-                Some(Translated::Up(result_message(id, &waiting, result)))
-            }
-            None => {
-                let reason = format!("the reply is for the id `{id}`, which no request has");
-                stray(outstanding, Some(&id), Stray::unusable(reason))
-            }
+            Some((id, waiting)) => Some(Translated::Up(answered(id, &waiting, result, outstanding))),
+            None => unclaimed(&id, outstanding),
         },
         Frame::Error { id, error } => {
             let data = error.data.and_then(|data| serde_json::from_str(&data).ok());
@@ -142,6 +144,25 @@ impl Stray {
     }
 }
 
+/// A result for nobody who waits.
+fn unclaimed(id: &Id, outstanding: &Outstanding) -> Option<Translated> {
+    let reason = format!("the reply is for the id `{id}`, which no request has");
+    stray(outstanding, Some(id), Stray::unusable(reason))
+}
+
+/// The result of a request that was claimed.
+fn answered(
+    id: RequestId,
+    waiting: &Waiting,
+    result: Box<str>,
+    outstanding: &Outstanding,
+) -> ServerJsonRpcMessage {
+    if waiting.lists_tools {
+        outstanding.params.note(&result);
+    }
+    result_message(id, waiting, result)
+}
+
 /// A reply that cannot be used.
 fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Option<Translated> {
     let reply = Stray::unusable(reason);
@@ -189,6 +210,23 @@ fn result_message(id: RequestId, waiting: &Waiting, result: Box<str>) -> ServerJ
                 None,
             );
             ServerJsonRpcMessage::error(error, Some(id))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_errors_there_are_so_many_and_all_else_is_dropped() {
+        let noise = "\nx".repeat(100_000);
+        let error = "\n{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-1,\"message\":\"m\"}}";
+        for (count, found) in [(0, 0), (1, 1), (3_000, MAX_MESSAGES_PER_LINE)] {
+            let body = format!("\"{noise}{}{noise}", error.repeat(count));
+            let errors: Vec<_> = errors(body.as_bytes()).collect();
+            assert_eq!(errors.len(), found);
+            assert!(errors.iter().all(|frame| matches!(frame, Frame::Error { .. })));
         }
     }
 }

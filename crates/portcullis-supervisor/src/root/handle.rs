@@ -109,7 +109,10 @@ impl Supervisor {
             arguments.push(ServerArguments {
                 upstream,
                 lifecycle: options.lifecycle.clone(),
-                around: around.clone(),
+                around: Surroundings {
+                    spool: around.spool.as_ref().map(|spool| spool.share()),
+                    ..around.clone()
+                },
                 events: events.clone(),
             });
         }

@@ -64,6 +64,11 @@ impl StringSpool for InMemory {
             spool: self.clone(),
         })
     }
+
+    /// There is one server alone.
+    fn share(&self) -> Arc<dyn StringSpool> {
+        Arc::new(self.clone())
+    }
 }
 
 impl Kept {

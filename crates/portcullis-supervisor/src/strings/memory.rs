@@ -11,11 +11,13 @@ use std::{
 use super::{SpooledString, StringSpool, StringWriter};
 
 /// Keeps strings in memory, counts those that are there, and writes nothing while it is held up.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Shelf {
     pub(crate) there: Arc<AtomicUsize>,
     pub(crate) written: Arc<AtomicUsize>,
     pub(crate) held_up: Arc<(Mutex<bool>, Condvar)>,
+    /// How many servers were given a share.
+    pub(crate) shares: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,11 @@ impl StringSpool for Shelf {
             written: Arc::clone(&self.written),
             held_up: Arc::clone(&self.held_up),
         })
+    }
+
+    fn share(&self) -> Arc<dyn StringSpool> {
+        self.shares.fetch_add(1, Ordering::SeqCst);
+        Arc::new(self.clone())
     }
 }
 

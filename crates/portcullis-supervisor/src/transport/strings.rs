@@ -34,6 +34,8 @@ pub(crate) struct Strings {
     ended: Vec<LongString>,
     thread: Option<mpsc::Sender<(Piece, OwnedSemaphorePermit)>>,
     room: Arc<Semaphore>,
+    /// How many began.
+    begun: usize,
 }
 
 #[derive(Debug)]
@@ -61,7 +63,13 @@ impl Strings {
             ended: Vec::new(),
             thread: None,
             room,
+            begun: 0,
         }
+    }
+
+    /// How many began since this was asked last.
+    pub(crate) fn begun(&mut self) -> usize {
+        mem::take(&mut self.begun)
     }
 
     /// What may be on its way to the threads of one connection.
@@ -143,6 +151,7 @@ impl LongStrings for Strings {
             spooled,
         };
         self.open = Some((string, 0));
+        self.begun = self.begun.saturating_add(1);
         tag
     }
 

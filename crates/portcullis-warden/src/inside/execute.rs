@@ -15,7 +15,7 @@ use nix::{
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp},
     sys::signal::{SigSet, Signal},
 };
-use rustix::process::Pid;
+use rustix::{io::Errno, process::Pid};
 
 use super::system;
 use crate::{Limits, Order};
@@ -24,10 +24,13 @@ use crate::{Limits, Order};
 /// SIGPIPE not ignored. The keeper's copies of the pipes are closed then.
 pub(super) fn execute(order: &Order, pipes: [OwnedFd; 3]) -> io::Result<Pid> {
     if order.limits == Limits::default() {
-        execute_directly(order, &pipes)
-    } else {
-        execute_by_fork(order, pipes)
+        match execute_directly(order, &pipes) {
+            // A script without `#!`: `execvp(3)` has the shell read it, `posix_spawnp(3)` does not.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOEXEC) => {}
+            done => return done,
+        }
     }
+    execute_by_fork(order, pipes)
 }
 
 /// By `posix_spawn(3)`, which makes no copy of this process: a start takes one fork, the keeper's, and not two. It
@@ -59,7 +62,7 @@ fn execute_directly(order: &Order, pipes: &[OwnedFd; 3]) -> io::Result<Pid> {
     Pid::from_raw(pid.as_raw()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// With a copy of this process that limits itself before it executes the program.
+/// With a copy of this process that limits itself before it executes the program, or has the shell read it.
 fn execute_by_fork(order: &Order, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<Pid> {
     #[expect(clippy::disallowed_methods, reason = "this is the door for spawning")]
     let mut command = Command::new(&order.program);
@@ -81,5 +84,5 @@ fn execute_by_fork(order: &Order, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::
 fn text<const N: usize>(parts: [&OsStr; N]) -> io::Result<CString> {
     let bytes = parts.map(OsStrExt::as_bytes).concat();
     // As the kernel says it where it reads such a text.
-    CString::new(bytes).map_err(|_| io::Error::from(rustix::io::Errno::INVAL))
+    CString::new(bytes).map_err(|_| io::Error::from(Errno::INVAL))
 }

@@ -367,7 +367,7 @@ fn a_stop_goes_step_by_step() {
 }
 
 /// No descriptor, no signal blocked or ignored, no variable and no session that it was not given; the working
-/// directory that was ordered. Programs with limits are started in a way of their own.
+/// directory that was ordered. Programs with limits are started in a way of their own, and so are scripts without `#!`.
 fn a_server_starts_clean() {
     let warden = warden();
     let limited = Limits {
@@ -380,25 +380,31 @@ fn a_server_starts_clean() {
 }
 
 fn starts_clean(warden: &Warden, limits: Limits) {
+    let folder = tempfile::tempdir().unwrap();
+    let nameless = folder.path().join("script");
     let script = "grep 'SigBlk\\|SigIgn' /proc/$$/status | cut -f2; env | grep -v '^PWD=\\|^_=\\|^SHLVL='; \
         pwd; cut -d' ' -f5,6 /proc/$$/stat; echo $$ $$; umask";
-    let mut ordered = shell(&format!("{script}; exec 1>&-; exec cat"), "clean");
-    ordered.cwd = Some("/usr".into());
-    ordered.limits = limits;
-    let mut running = start(warden, &ordered);
-    let mut text = String::new();
-    running.launch.stdout.read_to_string(&mut text).unwrap();
-    let pid = running.pid;
-    let lines: Vec<&str> = text.lines().collect();
-    let own = format!("{pid} {pid}");
-    assert_eq!(
-        lines.get(2..6).unwrap(),
-        ["PATH=/usr/bin:/bin", "/usr", &own, &own],
-        "{text}"
-    );
-    // Of the signals that programs know: two more are the C library's own.
-    for line in lines.get(..2).unwrap() {
-        assert_eq!(u64::from_str_radix(line, 16).unwrap() & 0x7fff_ffff, 0, "{text}");
+    let script = format!("{script}; exec 1>&-; exec cat\n");
+    fs::write(&nameless, &script).unwrap();
+    fs::set_permissions(&nameless, fs::Permissions::from_mode(0o755)).unwrap();
+    for mut ordered in [shell(&script, "clean"), order(nameless.to_str().unwrap(), &[])] {
+        ordered.cwd = Some("/usr".into());
+        ordered.limits = limits;
+        let mut running = start(warden, &ordered);
+        let mut text = String::new();
+        running.launch.stdout.read_to_string(&mut text).unwrap();
+        let pid = running.pid;
+        let lines: Vec<&str> = text.lines().collect();
+        let own = format!("{pid} {pid}");
+        assert_eq!(
+            lines.get(2..6).unwrap(),
+            ["PATH=/usr/bin:/bin", "/usr", &own, &own],
+            "{text}"
+        );
+        // Of the signals that programs know: two more are the C library's own.
+        for line in lines.get(..2).unwrap() {
+            assert_eq!(u64::from_str_radix(line, 16).unwrap() & 0x7fff_ffff, 0, "{text}");
+        }
     }
 
     let mut ordered = order("/bin/ls", &["/proc/self/fd"]);

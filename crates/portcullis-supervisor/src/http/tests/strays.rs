@@ -141,3 +141,23 @@ async fn a_stream_or_body_that_ends_with_nothing_else_was_the_answer() {
         }
     }
 }
+
+/// Noise costs nothing however much of it there is, and of a page that never comes to an error so much is read.
+#[tokio::test]
+async fn an_error_is_found_in_noise_and_not_looked_for_without_end() {
+    let error = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such tool"}}"#;
+    for (lines, said, fault) in [
+        (1_000, "7 error -32602 no such tool", None),
+        (400_000, "7 error -32602 no such tool", None),
+        (600_000, "failure", Some("status 400 Bad Request: \" x x")),
+    ] {
+        let body = format!("\"{}\n{error}", "\nx".repeat(lines));
+        let (text, told, _) = outcome(reply("400 Bad Request", JSON, body.as_bytes()), None).await;
+        assert!(text.starts_with(said), "{lines}: {text}");
+        match (told, fault) {
+            (None, None) => {}
+            (Some(WireFault::Unusable(told)), Some(fault)) => assert!(told.contains(fault), "{told}"),
+            (told, _) => panic!("{lines}: {told:?}"),
+        }
+    }
+}

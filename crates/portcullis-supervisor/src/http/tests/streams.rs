@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use portcullis_config::Protocol;
+use rmcp::model::InitializedNotification;
+use tokio::time::timeout;
 
 use super::{
-    supervised::{Hub, header_of, id_of},
+    supervised::{Hub, WAIT, header_of, id_of},
     *,
 };
 use crate::CallFault;
@@ -74,4 +76,38 @@ async fn a_stream_that_breaks_off_without_one_leaves_the_outcome_unknown() {
             "it is never sent again"
         );
     }
+}
+
+/// What is no request has no answer: a stream that a server opens for it is not read, and goes.
+#[tokio::test]
+async fn a_stream_for_what_is_no_request_is_not_kept() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let spec = spec(listener.local_addr().unwrap());
+    let served = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut bytes = Vec::new();
+        while !whole(&bytes) {
+            stream.read_buf(&mut bytes).await.unwrap();
+        }
+        let head = format!("HTTP/1.1 200 OK\r\n{EVENTS}\r\n\r\n: for ever\n\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // It ends when the client lets go, in whichever way that is told.
+        while stream.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}
+    });
+    let client = http_client(&spec, &Nothing, terms()).unwrap();
+    let answer = client
+        .post_message(
+            spec.url.as_str().into(),
+            ClientJsonRpcMessage::notification(InitializedNotification::default().into()),
+            None,
+            None,
+            HashMap::new(),
+        )
+        .await
+        .unwrap();
+    assert!(
+        matches!(answer, StreamableHttpPostResponse::Accepted),
+        "{answer:?}"
+    );
+    timeout(WAIT, served).await.unwrap().unwrap();
 }

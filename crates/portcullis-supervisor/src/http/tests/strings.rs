@@ -1,12 +1,20 @@
 //! Long strings in bodies and in events: what goes beside its call, and what is put back.
 
-use std::sync::atomic::Ordering;
+use std::{
+    sync::{Barrier, atomic::Ordering},
+    thread,
+};
 
 use portcullis_config::Protocol;
-use tokio::time::timeout;
+use portcullis_wire::{Frame, Id, marker};
+use tokio::{sync::oneshot, time::timeout};
 
 use super::{
-    super::messages::{Messages, Refused},
+    super::{
+        messages::{Messages, Refused},
+        outstanding::Outstanding,
+        reply::{Translated, translate_message},
+    },
     supervised::{Hub, WAIT},
     *,
 };
@@ -138,8 +146,14 @@ async fn strings_that_nobody_claims_are_dropped() {
             Ok(r#"["x"]"#),
         ),
         (events(&[&reply(7).replace("\"]", "\\x\"]")]), Err("not JSON")),
-        (events(&[&reply(7).replace("\"]", "\n\"]")]), Err("")),
-        (reply(7).replace("\"]}", ""), Err("")),
+        (
+            events(&[&reply(7).replace("\"]", "\n\"]")]),
+            Err("broken off at the end of its line"),
+        ),
+        (
+            reply(7).replace("\"]}", ""),
+            Err("broken off at the end of its line"),
+        ),
     ] {
         let kind = if body.starts_with('{') { JSON } else { EVENTS };
         let (said, ticket) = ask(chunked(kind, body.as_bytes(), 4_096), &shelf).await;
@@ -182,6 +196,48 @@ async fn a_marker_of_the_servers_comes_through_as_text() {
         [100_000]
     );
     assert_eq!(RawReply { json, strings }.whole().await.unwrap(), result);
+}
+
+/// Of two replies to one call, on two streams at the same time, one goes up, with its own strings.
+#[test]
+fn a_reply_goes_up_with_its_own_strings() {
+    let reply = |tag| {
+        let result = format!("\"{}\"", marker(tag)).into();
+        let string = LongString {
+            tag,
+            size_bytes: 1,
+            spooled: oneshot::channel().1,
+        };
+        let id = Id::Number(7);
+        (Frame::Response { id, result }, vec![string])
+    };
+    for _ in 0..2_000 {
+        let (outstanding, ticket) = (Outstanding::default(), Arc::new(Ticket::default()));
+        outstanding.note(&call(&ticket));
+        let both = Barrier::new(2);
+        let answer = |tag| {
+            both.wait();
+            futures::executor::block_on(translate_message(reply(tag), &outstanding))
+        };
+        let answers = thread::scope(|scope| {
+            let first = scope.spawn(|| answer(1));
+            [answer(2), first.join().unwrap()]
+        });
+        let up: Vec<_> = answers
+            .iter()
+            .filter_map(|answer| match answer {
+                Some(Translated::Up(message)) => Some(seen_by_the_caller(message)),
+                _ => None,
+            })
+            .collect();
+        let brought: Vec<_> = ticket
+            .strings()
+            .iter()
+            .map(|string| format!("7 raw \"{}\"", string.marker()))
+            .collect();
+        assert_eq!(up.len(), 1);
+        assert_eq!(up, brought);
+    }
 }
 
 /// Whatever is no call's result is whole before the SDK sees it.
@@ -227,6 +283,11 @@ async fn all_other_messages_get_their_strings_back() {
             })
             .await;
         assert_eq!(described, [long('d')], "{kind}");
+        assert_eq!(
+            shelf.shares.swap(0, Ordering::SeqCst),
+            1,
+            "each server has its own"
+        );
         let fault = hub.call("{}").await.unwrap_err().to_string();
         assert!(fault.contains(&long('m')), "{}", fault.len());
         assert_none_is_left(&shelf).await;
