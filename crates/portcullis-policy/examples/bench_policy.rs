@@ -46,11 +46,7 @@ fn decisions(small: &CallQuestion<'_>) -> Result<(), Box<dyn Error>> {
     let mut first = None;
     for policies in [10, 1_000, 10_000] {
         let files = mix(policies, true);
-        let loading = measured(1, || {
-            DecisionPoint::load(&files)
-                .map(drop)
-                .map_err(|errors| errors.to_string())
-        })?;
+        let loading = loading(&files)?;
         let plain = Plain::new(&files)?;
         let queries = median(if policies > 1_000 { 5 } else { 50 }, || {
             plain.put();
@@ -77,11 +73,7 @@ fn decisions(small: &CallQuestion<'_>) -> Result<(), Box<dyn Error>> {
         name: "mix.cedar".to_owned(),
         text: cedar_text(&mix(10_000, true))?,
     }];
-    let loading = measured(1, || {
-        DecisionPoint::load(&files)
-            .map(drop)
-            .map_err(|errors| errors.to_string())
-    })?;
+    let loading = loading(&files)?;
     let [file] = &files;
     let parsing = median(1, || {
         file.text
@@ -298,29 +290,37 @@ fn now(clock: ClockId) -> Duration {
 }
 
 /// The time of the processor that one run of `work` takes, of which each repetition makes `runs`.
-fn median(runs: u32, work: impl FnMut() -> Result<(), String>) -> Result<Duration, String> {
-    Ok(measured(runs, work)?.spent)
+fn median(runs: u32, mut work: impl FnMut() -> Result<(), String>) -> Result<Duration, String> {
+    work()?;
+    let mut times = Vec::new();
+    for _ in 0..REPETITIONS {
+        let began = spent();
+        for _ in 0..runs {
+            work()?;
+        }
+        times.push((spent() - began) / runs);
+    }
+    Ok(middle(times))
 }
 
-struct Measured {
+/// What loading takes; what was loaded is dropped once the clocks have been read.
+struct Loading {
     /// By the clock on the wall.
     passed: Duration,
     /// By the processor.
     spent: Duration,
 }
 
-fn measured(runs: u32, mut work: impl FnMut() -> Result<(), String>) -> Result<Measured, String> {
-    work()?;
+fn loading(files: &[PolicyFile]) -> Result<Loading, String> {
     let (mut passed, mut processor) = (Vec::new(), Vec::new());
-    for _ in 0..REPETITIONS {
+    for _ in 0..=REPETITIONS {
         let (began, spent_before) = (now(ClockId::Monotonic), spent());
-        for _ in 0..runs {
-            work()?;
-        }
-        passed.push((now(ClockId::Monotonic) - began) / runs);
-        processor.push((spent() - spent_before) / runs);
+        let point = DecisionPoint::load(files).map_err(|errors| errors.to_string())?;
+        passed.push(now(ClockId::Monotonic) - began);
+        processor.push(spent() - spent_before);
+        drop(point);
     }
-    Ok(Measured {
+    Ok(Loading {
         passed: middle(passed),
         spent: middle(processor),
     })
