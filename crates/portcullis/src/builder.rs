@@ -59,6 +59,26 @@ enum Policies {
     Preset(Preset),
 }
 
+impl Policies {
+    /// Loads them, from the folder that the documents name where nothing else is said.
+    fn load(
+        self,
+        named: Option<PathBuf>,
+        sealed: bool,
+        watched: bool,
+    ) -> Result<(DecisionPoint, Option<PolicyFolder>), HubError> {
+        Ok(match (self, named) {
+            (Self::Folder(folder), _) | (Self::Documents, Some(folder)) => {
+                let folder = PolicyFolder::new(folder).sealed(sealed).watched(watched);
+                (folder.load()?, Some(folder))
+            }
+            (Self::Files(files), _) => (DecisionPoint::load(&files)?, None),
+            (Self::Preset(preset), _) => (DecisionPoint::preset(preset)?, None),
+            (Self::Documents, None) => (DecisionPoint::deny_all(), None),
+        })
+    }
+}
+
 #[derive(Default)]
 enum Store {
     #[default]
@@ -301,17 +321,7 @@ impl HubBuilder {
         let named = settings
             .policies
             .map(|setting| beside(&setting.origin.file, &setting.value));
-        let (policies, folder) = match (self.policies, named) {
-            (Policies::Folder(folder), _) | (Policies::Documents, Some(folder)) => {
-                let folder = PolicyFolder::new(folder)
-                    .sealed(self.sealed)
-                    .watched(!self.static_policies);
-                (folder.load()?, Some(folder))
-            }
-            (Policies::Files(files), _) => (DecisionPoint::load(&files)?, None),
-            (Policies::Preset(preset), _) => (DecisionPoint::preset(preset)?, None),
-            (Policies::Documents, None) => (DecisionPoint::deny_all(), None),
-        };
+        let (policies, folder) = self.policies.load(named, self.sealed, !self.static_policies)?;
         let options = self
             .blob_options
             .unwrap_or_else(|| stored::blob_options(&settings.blobs));

@@ -8,7 +8,7 @@ const SERVERS: &str = "servers: [{name: a, command: /bin/true, disabled: true}]"
 fn builder<const N: usize>(settings: [&str; N]) -> HubBuilder {
     let documents = settings.iter().enumerate().map(|(number, settings)| {
         let servers = if number == 0 { SERVERS } else { "servers: []" };
-        Document::new(&format!("{number}.yaml"), format!("mcp: {{{servers}{settings}}}"))
+        Document::new(format!("{number}.yaml"), format!("mcp: {{{servers}{settings}}}"))
     });
     HubBuilder::default().documents(documents)
 }
