@@ -36,6 +36,7 @@ impl From<&HubError> for ExitStatus {
             HubError::Read { .. }
             | HubError::NoPolicies(_)
             | HubError::NoServers(_)
+            | HubError::LimitsUnread(_)
             | HubError::Policies(_) => Self::BadConfig,
             HubError::Blobs(_) | HubError::State(_) | HubError::Router(_) => Self::Failed,
         }

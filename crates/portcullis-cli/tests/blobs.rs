@@ -193,3 +193,33 @@ fn gc_takes_what_nothing_keeps_and_is_over_its_retention() {
         "kept for long"
     );
 }
+
+#[test]
+fn gc_refuses_where_the_files_leave_the_retention_open() {
+    let fixture = Fixture::new();
+    let path = |name: &str| fixture.parent.path().join(name).display().to_string();
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+    write("short.yaml", "mcp: {servers: [], blobs: {retentionSeconds: 1}}");
+    write("long.yaml", "mcp: {servers: [], blobs: {retentionSeconds: 900}}");
+    write("bad.yaml", "mcp: {servers: [], blobs: {retentionSeconds: 7d}}");
+    write("torn.yaml", "mcp: {servers: [");
+    write(
+        "elsewhere.yaml",
+        "mcp: {servers: [{name: a, command: no-such-program, env: {A: \"${env:NO_SUCH_VARIABLE}\"}}]}",
+    );
+    let gc = |other: &str, code: i32| {
+        let (short, other) = (path("short.yaml"), path(other));
+        let orders = [[&short, &other], [&other, &short]];
+        let told = orders
+            .map(|[first, second]| fixture.check(&["gc", "--config", first, second, "--dry-run"], code));
+        told.concat()
+    };
+    assert!(gc("long.yaml", 3).contains("so nothing is collected by either"));
+    assert!(gc("bad.yaml", 3).contains("retentionSeconds"));
+    gc("torn.yaml", 3);
+    // What only this machine lacks is none of the collector's business.
+    gc("elsewhere.yaml", 0);
+    let (short, long) = (path("short.yaml"), path("long.yaml"));
+    let stated = ["gc", "--config", &short, &long, "--retention", "1h", "--dry-run"];
+    fixture.check(&stated, 0);
+}

@@ -54,6 +54,12 @@ pub struct Settings {
     pub results: ResultSettings,
     /// The store of what is large or binary in them.
     pub blobs: BlobSettings,
+    /// Whether a document of Portcullis' own states limits, under `results` or `blobs`, that are not among these since
+    /// something in it could not be read. They would have held for the servers of the others too.
+    pub limits_unread: bool,
+    /// Whether the documents leave open how long blobs are kept: two say otherwise, or one, which may have said, could
+    /// not be read. What is collected by another retention than was meant is gone.
+    pub retention_unclear: bool,
 }
 
 /// A setting, and where it was written.

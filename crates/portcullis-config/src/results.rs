@@ -64,6 +64,8 @@ pub enum BlobDurability {
 /// Both, as they were written.
 #[derive(Default)]
 pub(crate) struct ResultsDraft {
+    /// Whether the document says anything of either.
+    pub(crate) stated: bool,
     /// Whether something in it could not be read. It may have been a limit, and without it more would be let through.
     pub(crate) broken: bool,
     pub(crate) max_reply_bytes: Option<Spanned<u64>>,
@@ -109,6 +111,7 @@ impl ResultsDraft {
         let mut duplicates = Vec::new();
         let results = fields.take("results");
         let blobs = fields.take("blobs");
+        draft.stated = results.is_some() || blobs.is_some();
         for member in results.iter().chain(&blobs) {
             member.value.duplicates(&mut duplicates);
         }

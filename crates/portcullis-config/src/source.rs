@@ -136,6 +136,8 @@ pub(crate) struct Sink<'s> {
     fields: Option<Vec<Traced>>,
     changes: Vec<Change>,
     suggestions: usize,
+    /// Whether limits that hold for the whole hub may have got lost.
+    limits_unread: bool,
 }
 
 /// The server that findings stand in.
@@ -158,6 +160,7 @@ impl<'s> Sink<'s> {
             fields: None,
             changes: Vec::new(),
             suggestions: 0,
+            limits_unread: false,
         }
     }
 
@@ -167,6 +170,15 @@ impl<'s> Sink<'s> {
             fields: trace.then(Vec::new),
             ..Self::new(source)
         }
+    }
+
+    /// Says that the document may state limits for the whole hub that are not used, since something cannot be read.
+    pub(crate) fn leave_limits_unread(&mut self) {
+        self.limits_unread = true;
+    }
+
+    pub(crate) fn limits_unread(&self) -> bool {
+        self.limits_unread
     }
 
     pub(crate) fn source(&self) -> &'s Source {

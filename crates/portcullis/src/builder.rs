@@ -59,6 +59,26 @@ enum Policies {
     Preset(Preset),
 }
 
+impl Policies {
+    /// Loads them, from the folder that the documents name where nothing else is said.
+    fn load(
+        self,
+        named: Option<PathBuf>,
+        sealed: bool,
+        watched: bool,
+    ) -> Result<(DecisionPoint, Option<PolicyFolder>), HubError> {
+        Ok(match (self, named) {
+            (Self::Folder(folder), _) | (Self::Documents, Some(folder)) => {
+                let folder = PolicyFolder::new(folder).sealed(sealed).watched(watched);
+                (folder.load()?, Some(folder))
+            }
+            (Self::Files(files), _) => (DecisionPoint::load(&files)?, None),
+            (Self::Preset(preset), _) => (DecisionPoint::preset(preset)?, None),
+            (Self::Documents, None) => (DecisionPoint::deny_all(), None),
+        })
+    }
+}
+
 #[derive(Default)]
 enum Store {
     #[default]
@@ -218,8 +238,9 @@ impl HubBuilder {
     }
 
     /// Collects, as the hub starts and then every hour, what nothing keeps and was stored longer ago than this. Without
-    /// it, and without `blobs.retentionSeconds` in the documents, the host collects when it likes, by
-    /// [`BlobStore::gc`].
+    /// it `blobs.retentionSeconds` counts, where the documents agree on it and the store is not
+    /// [the host's own](Self::blob_store); without either the host collects when it likes, by [`BlobStore::gc`]. What
+    /// this hub itself stored is kept by it until it ends.
     pub fn blob_retention(mut self, retention: Duration) -> Self {
         self.blob_retention = Some(retention);
         self
@@ -269,10 +290,11 @@ impl HubBuilder {
     }
 
     /// Normalises the documents, loads the policies and starts the servers. Returns at once: they come up side by
-    /// side. A document's entry with an error is left out; see [`Hub::diagnostics`].
+    /// side. A document's entry with an error is left out; see [`Hub::diagnostics`]. Limits that hold for the whole hub
+    /// are another matter: where those cannot be read, and are not given in code, nothing is started.
     ///
     /// # Errors
-    /// [`HubError`]: a document gave no server that can be used, or policies or store cannot be.
+    /// [`HubError`]: a document gave no server that can be used, or its limits, the policies or the store cannot be.
     pub async fn start(self) -> Result<Hub, HubError> {
         let environment = self
             .environment
@@ -288,20 +310,18 @@ impl HubBuilder {
         if specs.is_empty() && from_documents {
             return Err(HubError::NoServers(diagnostics));
         }
+        let is_own_store = !matches!(self.store, Store::Given(_));
+        let are_in_code = (self.blob_options.is_some() || !is_own_store) && self.shape.is_some();
+        if settings.limits_unread && !are_in_code {
+            return Err(HubError::LimitsUnread(diagnostics));
+        }
+        let retention = self
+            .blob_retention
+            .or_else(|| stored::retention(&settings).filter(|_| is_own_store));
         let named = settings
             .policies
             .map(|setting| beside(&setting.origin.file, &setting.value));
-        let (policies, folder) = match (self.policies, named) {
-            (Policies::Folder(folder), _) | (Policies::Documents, Some(folder)) => {
-                let folder = PolicyFolder::new(folder)
-                    .sealed(self.sealed)
-                    .watched(!self.static_policies);
-                (folder.load()?, Some(folder))
-            }
-            (Policies::Files(files), _) => (DecisionPoint::load(&files)?, None),
-            (Policies::Preset(preset), _) => (DecisionPoint::preset(preset)?, None),
-            (Policies::Documents, None) => (DecisionPoint::deny_all(), None),
-        };
+        let (policies, folder) = self.policies.load(named, self.sealed, !self.static_policies)?;
         let options = self
             .blob_options
             .unwrap_or_else(|| stored::blob_options(&settings.blobs));
@@ -315,7 +335,6 @@ impl HubBuilder {
             )),
             Kept::Given(state) => Some(state),
         };
-        let retention = self.blob_retention.or(stored::value(&settings.blobs.retention));
         let collected = Arc::clone(&store);
         let life = self.blob_tag_life.or(stored::value(&settings.blobs.session));
         let defaults = Keeping::default();
@@ -379,3 +398,6 @@ impl portcullis_config::Sources for SharedEnvironment {
         self.0.has_keyring()
     }
 }
+
+#[cfg(test)]
+mod tests;

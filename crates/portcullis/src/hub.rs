@@ -18,7 +18,7 @@ pub struct Hub {
     router: Arc<Router>,
     diagnostics: Vec<Diagnostic>,
     /// Keeps the store tidy for as long as this is there.
-    _collector: Option<Collector>,
+    pub(crate) _collector: Option<Collector>,
 }
 
 impl Hub {

@@ -1,7 +1,9 @@
 //! What documents say of results and of their store, as the hub's parts are told it.
 
+use std::time::Duration;
+
 use portcullis_blobs::{Durability, FsOptions, Limits};
-use portcullis_config::{BlobDurability, BlobSettings, OversizeReplies, ResultSettings, Setting};
+use portcullis_config::{BlobDurability, BlobSettings, OversizeReplies, ResultSettings, Setting, Settings};
 use portcullis_router::{Oversize, ShapeOptions};
 
 /// The store's options. What no document says is as ever.
@@ -34,6 +36,18 @@ pub(crate) fn shape_options(settings: &ResultSettings) -> ShapeOptions {
         oversize: oversize.unwrap_or(defaults.oversize),
         data_url_min_bytes: bytes(&settings.data_url_min_bytes).unwrap_or(defaults.data_url_min_bytes),
     }
+}
+
+/// How long what nothing keeps stays, where the documents leave no doubt of it: what was collected does not come back.
+pub(crate) fn retention(settings: &Settings) -> Option<Duration> {
+    let retention = value(&settings.blobs.retention)?;
+    if settings.retention_unclear {
+        tracing::warn!(
+            "nothing is collected from the blob store: a document cannot be read, or has another `blobs.retentionSeconds`"
+        );
+        return None;
+    }
+    Some(retention)
 }
 
 pub(crate) fn value<T: Copy>(setting: &Option<Setting<T>>) -> Option<T> {

@@ -1,21 +1,21 @@
 //! Work in parts, with which a second thread helps if one comes in time.
 
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use tokio::runtime::Handle;
 
 /// Parts that are being worked on by whoever is free. Nobody waits for a helper that has begun nothing: a machine
 /// that is busy elsewhere costs no more than working alone.
 pub(super) struct Parts<P, R> {
-    own: Worker<P, R>,
+    own: Arc<Shared<P, R>>,
     done: mpsc::Receiver<R>,
     count: usize,
 }
 
-struct Worker<P, R> {
+struct Shared<P, R> {
     /// In reverse order, so that the first goes first.
-    todo: Arc<Mutex<Vec<P>>>,
-    work: Arc<dyn Fn(P) -> R + Send + Sync>,
+    todo: Mutex<Vec<P>>,
+    work: Box<dyn Fn(P) -> R + Send + Sync>,
     tell: mpsc::Sender<R>,
 }
 
@@ -25,31 +25,31 @@ impl<P: Send + 'static, R: Send + 'static> Parts<P, R> {
         let count = parts.len();
         parts.reverse();
         let (tell, done) = mpsc::channel();
-        let own = Worker {
-            todo: Arc::new(Mutex::new(parts)),
-            work: Arc::new(work),
+        let own = Arc::new(Shared {
+            todo: Mutex::new(parts),
+            work: Box::new(work),
             tell,
-        };
+        });
         if let Ok(runtime) = Handle::try_current() {
-            let helper = Worker {
-                todo: Arc::clone(&own.todo),
-                work: Arc::clone(&own.work),
-                tell: own.tell.clone(),
-            };
-            drop(runtime.spawn_blocking(move || helper.run()));
+            // A helper that waits for a thread must not hold what the work needs, an open file perhaps, when all is
+            // done or given up.
+            let helper = Arc::downgrade(&own);
+            drop(
+                runtime.spawn_blocking(move || while helper.upgrade().is_some_and(|shared| shared.step()) {}),
+            );
         }
         Self { own, done, count }
     }
 
     /// Whether every part is done or being done.
     pub(super) fn all_begun(&self) -> bool {
-        self.own.next_is_none()
+        self.own.todo().is_empty()
     }
 
     /// Does what nobody has begun and waits for what somebody has. In no order; `None` where a helper came to grief.
     pub(super) fn finish(self) -> Option<Vec<R>> {
         let Self { own, done, count } = self;
-        own.run();
+        while own.step() {}
         // A helper that ends early is noticed by nobody being left who could tell.
         drop(own);
         let results: Vec<R> = done.iter().take(count).collect();
@@ -57,25 +57,16 @@ impl<P: Send + 'static, R: Send + 'static> Parts<P, R> {
     }
 }
 
-impl<P, R> Worker<P, R> {
-    fn run(&self) {
-        while let Some(part) = self.next() {
-            // Where nobody listens any more, nobody needs the rest.
-            if self.tell.send((self.work)(part)).is_err() {
-                return;
-            }
-        }
+impl<P, R> Shared<P, R> {
+    /// Does the next part. `false` where there is none, or nobody listens any more and so nobody needs it.
+    fn step(&self) -> bool {
+        // The list is free again before the work begins.
+        let next = self.todo().pop();
+        next.is_some_and(|part| self.tell.send((self.work)(part)).is_ok())
     }
 
-    fn next(&self) -> Option<P> {
-        self.todo.lock().unwrap_or_else(PoisonError::into_inner).pop()
-    }
-
-    fn next_is_none(&self) -> bool {
-        self.todo
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+    fn todo(&self) -> MutexGuard<'_, Vec<P>> {
+        self.todo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,6 +96,33 @@ mod tests {
         // The one thread there is does the work itself, so its helper waits for ever.
         let alone = runtime.spawn_blocking(|| sorted(Parts::begin(vec![1, 2, 3], |part| part * 10)));
         assert_eq!(runtime.block_on(alone).unwrap(), Some(vec![10, 20, 30]));
+    }
+
+    /// What the work holds may be a file, and each read that ended would leave one open.
+    #[test]
+    fn a_helper_that_never_came_holds_nothing_afterwards() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        // The one thread there is does the work itself, so its helpers wait.
+        let alone = runtime.spawn_blocking(|| {
+            let file = Arc::new(());
+            for is_finished in [true, false] {
+                let held = Arc::clone(&file);
+                let parts = Parts::begin(vec![1, 2, 3], move |part| {
+                    let _ = &held;
+                    part
+                });
+                if is_finished {
+                    assert_eq!(sorted(parts), Some(vec![1, 2, 3]));
+                } else {
+                    drop(parts);
+                }
+            }
+            Arc::strong_count(&file)
+        });
+        assert_eq!(runtime.block_on(alone).unwrap(), 1);
     }
 
     #[test]

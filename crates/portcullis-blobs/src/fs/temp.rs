@@ -56,10 +56,14 @@ impl TempFile {
     }
 
     /// Lets the file system find room for so many bytes at once. Only that there is none is an error: one that cannot
-    /// do this finds room as it goes.
+    /// do this finds room as it goes. The file's length does not change: it comes with what is written, so that after a
+    /// power cut no file is as long as its content and holds zeros.
     pub(crate) fn allocate(&self, bytes: u64) -> Result<()> {
         #[cfg(target_os = "linux")]
-        let allocated = rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, bytes);
+        let allocated = {
+            let mode = rustix::fs::FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&self.file, mode, 0, bytes)
+        };
         #[cfg(not(target_os = "linux"))]
         let allocated = {
             let _ = bytes;

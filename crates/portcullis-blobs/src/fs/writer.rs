@@ -152,10 +152,11 @@ impl Writer {
         self.publish_as(blob)
     }
 
-    /// Takes room for so many bytes, which are then appended.
-    fn make_room(&mut self, bytes: u64) -> Result<(), BlobError> {
+    /// Takes room for so many bytes, which are then appended. Where content is not synced before it gets its name, the
+    /// file system gives it room only as it is written: nothing of a file is there before its content.
+    pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), BlobError> {
         self.reserve(bytes)?;
-        if bytes >= PREALLOCATED_BYTES {
+        if bytes >= PREALLOCATED_BYTES && self.shelf.is_durable() {
             self.temp
                 .allocate(bytes)
                 .map_err(self.shelf.failed("make room for a blob"))?;
@@ -175,7 +176,7 @@ impl Writer {
     }
 
     /// Writes what room was made for.
-    fn append(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+    pub(super) fn append(&mut self, piece: &[u8]) -> Result<(), BlobError> {
         self.size_bytes = self.size_bytes.saturating_add(piece.len() as u64);
         self.temp
             .file()

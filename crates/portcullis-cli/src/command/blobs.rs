@@ -202,7 +202,8 @@ async fn verify(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<Exit
     })
 }
 
-/// The retention that the configurations state, or the default. Where they cannot be read it may be one that is longer.
+/// The retention that the configurations state, or the default. Where they leave it open, it may be one that is longer.
+/// What is wrong with a server, or with this machine, is no matter here.
 fn retention_of(config: &[PathBuf]) -> Result<Duration, ExitStatus> {
     let documents = read_documents(config).map_err(|error| {
         output::error(&error.to_string());
@@ -210,14 +211,12 @@ fn retention_of(config: &[PathBuf]) -> Result<Duration, ExitStatus> {
     })?;
     let options = Options::default();
     let normalized = normalize(&documents, &options, &Host::capture());
-    match normalized.settings.blobs.retention {
-        Some(setting) => Ok(setting.value),
-        None if normalized.has_errors() => {
-            findings::print(&documents, &normalized.diagnostics, &options);
-            Err(ExitStatus::BadConfig)
-        }
-        None => Ok(GcOptions::at(0).retention),
+    if normalized.settings.retention_unclear {
+        findings::print(&documents, &normalized.diagnostics, &options);
+        return Err(ExitStatus::BadConfig);
     }
+    let stated = normalized.settings.blobs.retention;
+    Ok(stated.map_or_else(|| GcOptions::at(0).retention, |setting| setting.value))
 }
 
 async fn collect(

@@ -25,32 +25,40 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
     let hub = hub(&mut fields, sink);
     let servers = fields.take("servers");
     fields.finish(sink);
+    let servers = servers_of(own, servers, sink);
+    // A profile that could not be read may have been the strict one: nothing of the document is used then.
+    let used = servers.zip(profile).filter(|_| !hub.results.broken);
+    // The limits hold for the servers of other documents too, and of a key that stands twice one is left out.
+    let twice = root.duplicates.iter().any(|twice| twice.key.value == "mcp");
+    if twice || hub.results.broken || (hub.results.stated && used.is_none()) {
+        sink.leave_limits_unread();
+    }
+    let (servers, profile) = used?;
+    Some(DraftDocument {
+        servers,
+        hub,
+        profile,
+        egress: EgressSource::Listed,
+        plugin: None,
+    })
+}
+
+fn servers_of(own: &Member, servers: Option<&Member>, sink: &mut Sink<'_>) -> Option<Vec<Draft>> {
     let Some(servers) = servers else {
         let help = "add `servers: []`, and each server as an item of it";
         sink.error(Code::MissingField, own.key.span, "`mcp` has no `servers`", help);
         return None;
     };
-    let servers = match &servers.value.node {
-        Node::List(items) => items.iter().filter_map(|item| server(item, sink)).collect(),
-        Node::Null => Vec::new(),
+    match &servers.value.node {
+        Node::List(items) => Some(items.iter().filter_map(|item| server(item, sink)).collect()),
+        Node::Null => Some(Vec::new()),
         _ => {
             let message = format!("`servers` is {}, and a list is wanted", servers.value.kind());
             let help = "write each server as an item of a list, with its name in `name`";
             sink.error(Code::WrongType, servers.value.span, message, help);
-            return None;
+            None
         }
-    };
-    if hub.results.broken {
-        return None;
     }
-    // A profile that could not be read may have been the strict one: nothing of the document is used then.
-    Some(DraftDocument {
-        servers,
-        hub,
-        profile: profile?,
-        egress: EgressSource::Listed,
-        plugin: None,
-    })
 }
 
 fn profile(own: &Member, fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Profile> {

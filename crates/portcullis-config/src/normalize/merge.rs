@@ -13,6 +13,8 @@ use crate::{
     value::{Problem, Spanned},
 };
 
+const RETENTION: &str = "blobs.retentionSeconds";
+
 /// Documents on their way to one list of servers.
 pub(crate) struct Merge<'a> {
     options: &'a Options,
@@ -91,6 +93,7 @@ impl<'a> Merge<'a> {
     pub(crate) fn refused(&mut self, (source, problem): (Source, Problem)) {
         let mut sink = Sink::new(&source);
         sink.problem(problem);
+        self.normalized.settings.retention_unclear = true;
         self.normalized.diagnostics.extend(sink.finish());
     }
 
@@ -100,6 +103,9 @@ impl<'a> Merge<'a> {
         let mut sink = Sink::tracing(source, self.options.trace);
         let judged = read_draft(document, source, self.options, &mut sink)
             .map(|(dialect, draft)| self.draft(document, dialect, draft, &mut sink));
+        let settings = &mut self.normalized.settings;
+        settings.limits_unread |= sink.limits_unread();
+        settings.retention_unclear |= sink.limits_unread() || judged.is_none();
         let fields = sink.take_fields();
         self.normalized.diagnostics.extend(sink.finish());
         Read { judged, fields }
@@ -207,6 +213,13 @@ impl<'a> Merge<'a> {
         if let Some(agents) = hub.agents.clone() {
             set(&mut settings.agents, "agents", agents, sink);
         }
+        let others = |first: &Setting<Duration>, own: &Spanned<u64>| first.value.as_secs() != own.value;
+        let retentions = settings
+            .blobs
+            .retention
+            .as_ref()
+            .zip(hub.results.retention_seconds.as_ref());
+        settings.retention_unclear |= retentions.is_some_and(|(first, own)| others(first, own));
         let (results, blobs, draft) = (&mut settings.results, &mut settings.blobs, &hub.results);
         let seconds = |given: &Spanned<u64>| Spanned {
             value: Duration::from_secs(given.value),
@@ -243,7 +256,7 @@ impl<'a> Merge<'a> {
             draft.retention_seconds.as_ref().map(seconds),
             draft.session_seconds.as_ref().map(seconds),
         );
-        take.given(&mut blobs.retention, "blobs.retentionSeconds", retention.as_ref());
+        take.given(&mut blobs.retention, RETENTION, retention.as_ref());
         take.given(&mut blobs.session, "blobs.sessionSeconds", session.as_ref());
     }
 }
@@ -343,8 +356,13 @@ fn set<T: PartialEq>(setting: &mut Option<Setting<T>>, name: &str, given: Spanne
         Some(first) if first.value == given.value => {}
         Some(first) => {
             let Origin { file, line, .. } = &first.origin;
+            let counts = match name {
+                // What is collected by the wrong one does not come back.
+                RETENTION => "so nothing is collected by either",
+                _ => "and that one counts",
+            };
             let message = format!(
-                "`{name}` has another value in {}, line {line}, and that one counts",
+                "`{name}` has another value in {}, line {line}, {counts}",
                 quote(file)
             );
             sink.error(

@@ -529,6 +529,73 @@ fn of_a_document_whose_limits_cannot_be_read_nothing_is_used() {
         assert!(found.help.contains(told), "{bad}: {}", found.help);
         assert!(normalized.specs.is_empty(), "{bad}");
         assert_eq!(normalized.settings.blobs, Default::default(), "{bad}");
+        assert!(normalized.settings.limits_unread, "{bad}");
+    }
+}
+
+/// They hold for the whole hub, so whoever starts the servers of another document must know that they are missing.
+#[test]
+fn limits_that_got_lost_with_their_document_are_told_beside_another() {
+    let other = Document::new(
+        "two.yaml",
+        "mcp: {servers: [{name: b, command: /usr/bin/node}]}\n",
+    );
+    let check = |text: &str, limits_unread: bool, retention_unclear: bool| {
+        for first in [true, false] {
+            let mut documents = [Document::new("one.yaml", text), other.clone()];
+            if !first {
+                documents.reverse();
+            }
+            let normalized = normalize(&documents, &Options::default(), &Machine::default());
+            let settings = normalized.settings;
+            assert_eq!(
+                (settings.limits_unread, settings.retention_unclear),
+                (limits_unread, retention_unclear),
+                "{text}"
+            );
+            assert!(!normalized.specs.is_empty(), "{text}");
+        }
+    };
+    check(&HUB.replace("1000000", "1 GB"), true, true);
+    check(
+        &HUB.replace("  servers:", "  profile: strikt\n  servers:"),
+        true,
+        true,
+    );
+    check(
+        &HUB.replace("[{name: a, command: /usr/bin/node}]", "5"),
+        true,
+        true,
+    );
+    check(&HUB.replace("servers:", "serverz:"), true, true);
+    check(&format!("{HUB}mcp: {{servers: []}}\n"), true, true);
+    // It may be of any dialect, and most have no limits; what is collected cannot be brought back, though.
+    check("mcp: {servers: [", false, true);
+    check("mcp: {servers: [], profile: strikt}", false, true);
+    // What is wrong with a server, or is of this machine, is no limit.
+    check(HUB, false, false);
+    check(&HUB.replace("/usr/bin/node", "/usr/bin/none"), false, false);
+    check(&HUB.replace("command: /usr/bin/node", "command: 5"), false, false);
+}
+
+#[test]
+fn two_retentions_leave_open_which_is_meant() {
+    let hub = |seconds: u64| format!("mcp: {{servers: [], blobs: {{retentionSeconds: {seconds}}}}}\n");
+    for (second, is_unclear) in [(60, false), (61, true)] {
+        let documents = [
+            Document::new("one.yaml", hub(60)),
+            Document::new("two.yaml", hub(second)),
+        ];
+        let normalized = normalize(&documents, &Options::default(), &Machine::default());
+        assert_eq!(normalized.settings.retention_unclear, is_unclear, "{second}");
+        let messages: Vec<_> = normalized
+            .diagnostics
+            .iter()
+            .map(|found| &found.message)
+            .collect();
+        let told = |message: &&String| message.ends_with("so nothing is collected by either");
+        assert_eq!(messages.len(), usize::from(is_unclear), "{messages:?}");
+        assert!(messages.iter().all(told), "{messages:?}");
     }
 }
 

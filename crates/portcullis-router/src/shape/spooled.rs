@@ -191,7 +191,8 @@ impl Shaper<'_> {
             self.spools.strings.remove(raw);
             return Ok(Some(twin));
         }
-        if !is_binary || !self.has_room() {
+        let is_short = spooled.text_bytes() < self.options.data_url_min_bytes as u64;
+        if !is_binary || is_short || !self.has_room() {
             return Ok(None);
         }
         let Some(spooled) = self.spools.strings.remove(raw) else {

@@ -55,6 +55,12 @@ fn shape_taken(
 /// The same comes out as where everything lies in memory: result, list of blobs, size, flags.
 #[track_caller]
 fn check(result: &str) {
+    check_from(ShapeOptions::default().data_url_min_bytes, result);
+}
+
+/// The same, where data URLs and base64 go to the store from so many bytes on.
+#[track_caller]
+fn check_from(data_url_min_bytes: usize, result: &str) {
     for (max_reply_bytes, oversize) in [
         (usize::MAX, Oversize::Spill),
         (4_000, Oversize::Spill),
@@ -63,7 +69,7 @@ fn check(result: &str) {
         let options = ShapeOptions {
             max_reply_bytes,
             oversize,
-            ..ShapeOptions::default()
+            data_url_min_bytes,
         };
         let plain_store: Arc<dyn BlobStore> = Arc::new(MemStore::default());
         let plain = block_on(shape(result, plain_store.as_ref(), &options));
@@ -129,6 +135,37 @@ fn twins_and_data_urls_are_found() {
     check(&format!(
         r#"{{"content":[{{"type":"text","text":"see ![x](data:image/png;base64,{image}) and more"}}],"structuredContent":["data:;base64,{other}"]}}"#
     ));
+}
+
+/// Also where that is more than what a line may hold.
+#[test]
+fn short_data_urls_and_base64_stay_whatever_way_they_came() {
+    let (png, other) = (png(6_000), png(6_300));
+    let url = format!("data:image/png;base64,{png}");
+    let result = json!({
+        "content": [{"type": "text", "text": url}],
+        "structuredContent": {"picture": other, "url": url},
+    });
+    for min_bytes in [url.len(), other.len()]
+        .into_iter()
+        .flat_map(|bytes| [bytes, bytes + 1])
+    {
+        check_from(min_bytes, &result.to_string());
+    }
+    let options = ShapeOptions {
+        max_reply_bytes: usize::MAX,
+        data_url_min_bytes: other.len() + 1,
+        ..ShapeOptions::default()
+    };
+    let (shaped, _) = shape_taken(&result.to_string(), &options);
+    let shaped = shaped.unwrap();
+    assert_eq!(shaped.blobs, []);
+    let shown: Value = serde_json::from_str(shaped.result.get()).unwrap();
+    assert_eq!(shown["structuredContent"], result["structuredContent"]);
+    // A twin of what is stored anyway is its reference, as ever.
+    let block = json!({"type": "image", "mimeType": "image/png", "data": png});
+    let twins = json!({"content": [block], "structuredContent": {"picture": png, "url": url}});
+    check_from(url.len() + 1, &twins.to_string());
 }
 
 #[test]

@@ -1,0 +1,65 @@
+use portcullis_config::Document;
+
+use super::*;
+
+/// A server that is never started.
+const SERVERS: &str = "servers: [{name: a, command: /bin/true, disabled: true}]";
+
+fn builder<const N: usize>(settings: [&str; N]) -> HubBuilder {
+    let documents = settings.iter().enumerate().map(|(number, settings)| {
+        let servers = if number == 0 { SERVERS } else { "servers: []" };
+        Document::new(format!("{number}.yaml"), format!("mcp: {{{servers}{settings}}}"))
+    });
+    HubBuilder::default().documents(documents)
+}
+
+#[tokio::test]
+async fn limits_that_cannot_be_read_start_nothing_unless_code_has_them() {
+    let lost = || builder(["", ", blobs: {quotaBytes: 1 GB}"]);
+    let options = FsOptions::default;
+    let shape = ShapeOptions::default;
+    for refused in [
+        lost(),
+        lost().blob_options(options()),
+        lost().shape(shape()),
+        lost().blob_store(Arc::new(MemStore::default())),
+    ] {
+        let error = refused.start().await.unwrap_err();
+        assert!(matches!(error, HubError::LimitsUnread(_)), "{error}");
+        assert!(error.to_string().contains("`quotaBytes` is a text"), "{error}");
+    }
+    for given in [
+        lost().blob_options(options()).shape(shape()),
+        lost().blob_store(Arc::new(MemStore::default())).shape(shape()),
+    ] {
+        given.start().await.unwrap().shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_hub_collects_by_its_documents_where_they_agree_and_the_store_is_its_own() {
+    let (short, long) = (
+        ", blobs: {retentionSeconds: 1}",
+        ", blobs: {retentionSeconds: 900}",
+    );
+    let given = || Arc::new(MemStore::default());
+    let hour = Duration::from_secs(3_600);
+    for (builder, collects) in [
+        (builder([""]), false),
+        (builder([short]), true),
+        (builder([short, short]), true),
+        (builder([short, long]), false),
+        (
+            builder([short]).document(Document::new("torn.yaml", "mcp: [")),
+            false,
+        ),
+        (builder([short]).blob_store(given()), false),
+        // What the host says in code holds for whatever store.
+        (builder([short, long]).blob_retention(hour), true),
+        (builder([""]).blob_store(given()).blob_retention(hour), true),
+    ] {
+        let hub = builder.start().await.unwrap();
+        assert_eq!(hub._collector.is_some(), collects, "{:?}", hub.diagnostics());
+        hub.shutdown().await.unwrap();
+    }
+}
