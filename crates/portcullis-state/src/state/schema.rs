@@ -63,15 +63,12 @@ fn finish(transaction: &Transaction<'_>, version: i64) -> rusqlite::Result<()> {
 
 /// The version of the schema; 0 where the database is empty.
 fn version(connection: &Connection, path: &Path, known: i64) -> Result<i64, StateError> {
-    let failed = |error| told(path, error);
-    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let (owner, found) = (
-        pragma("application_id").map_err(failed)?,
-        pragma("user_version").map_err(failed)?,
-    );
-    let tables: i64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(failed)?;
+    // In one statement, which sees one moment: another process may be making the database just now.
+    let head = "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+        FROM pragma_application_id, pragma_user_version";
+    let (owner, found, tables): (i64, i64, i64) = connection
+        .query_row(head, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .map_err(|error| told(path, error))?;
     let foreign = owner != APPLICATION_ID && (owner != 0 || found != 0 || tables != 0);
     if foreign || found < 0 {
         return Err(StateError::Foreign {
