@@ -9,6 +9,7 @@ use crate::{
     Code, Dialect, Document, Environment, Options, Origin, Profile, ServerSpec,
     build::{Context, build},
     draft::{Draft, DraftDocument, HubDraft},
+    results::ResultsDraft,
     source::{Sink, Source, Traced, quote},
     value::{Problem, Spanned},
 };
@@ -213,14 +214,13 @@ impl<'a> Merge<'a> {
         if let Some(agents) = hub.agents.clone() {
             set(&mut settings.agents, "agents", agents, sink);
         }
-        let others = |first: &Setting<Duration>, own: &Spanned<u64>| first.value.as_secs() != own.value;
-        let retentions = settings
-            .blobs
-            .retention
-            .as_ref()
-            .zip(hub.results.retention_seconds.as_ref());
-        settings.retention_unclear |= retentions.is_some_and(|(first, own)| others(first, own));
-        let (results, blobs, draft) = (&mut settings.results, &mut settings.blobs, &hub.results);
+        self.limits(&hub.results, sink);
+    }
+
+    /// What holds for results, and for the store of what is large in them.
+    fn limits(&mut self, draft: &ResultsDraft, sink: &mut Sink<'_>) {
+        let settings = &mut self.normalized.settings;
+        let (results, blobs) = (&mut settings.results, &mut settings.blobs);
         let seconds = |given: &Spanned<u64>| Spanned {
             value: Duration::from_secs(given.value),
             span: given.span,
@@ -256,6 +256,11 @@ impl<'a> Merge<'a> {
             draft.retention_seconds.as_ref().map(seconds),
             draft.session_seconds.as_ref().map(seconds),
         );
+        settings.retention_unclear |= blobs
+            .retention
+            .as_ref()
+            .zip(retention.as_ref())
+            .is_some_and(|(first, own)| first.value != own.value);
         take.given(&mut blobs.retention, RETENTION, retention.as_ref());
         take.given(&mut blobs.session, "blobs.sessionSeconds", session.as_ref());
     }
