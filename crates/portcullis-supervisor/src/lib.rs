@@ -46,6 +46,7 @@ mod connection;
 mod deadline;
 mod gate;
 mod listen;
+mod pace;
 mod rounds;
 mod service;
 mod strings;

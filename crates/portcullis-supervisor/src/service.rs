@@ -25,6 +25,17 @@ use crate::{
     ticket::Ticket,
 };
 
+/// Whether anybody heeds a notification. A flood of others ends where it is read, before it costs the SDK a task each.
+pub(crate) fn is_heeded(method: &str) -> bool {
+    [
+        "notifications/progress",
+        "notifications/tools/list_changed",
+        "notifications/cancelled",
+        "notifications/subscriptions/acknowledged",
+    ]
+    .contains(&method)
+}
+
 /// One connection's client side.
 pub(crate) struct ClientService {
     pub(crate) server: ServerId,

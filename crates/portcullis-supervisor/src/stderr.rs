@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -14,6 +15,12 @@ use tokio::{
 
 /// How much of a server's standard error is kept, in bytes.
 const RING_BYTES: usize = 64 * 1024;
+/// How much is read of it at once, and of how many such pieces until the next [`PAUSE`].
+const PIECE_BYTES: usize = 8 * 1024;
+const PIECES: usize = 8;
+/// How long what is written gathers before it is read: nobody waits for it, and each time the reader wakes takes from what
+/// other servers' calls have. A pipe takes 64 KiB meanwhile.
+const PAUSE: Duration = Duration::from_millis(1);
 /// How long what a process wrote before its end may take to be read from a pipe that something else holds open.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -42,14 +49,8 @@ impl StderrRing {
                 let _ = ended.wait_for(Option::is_some).await;
                 sleep(LAST_WORDS).await;
             };
-            let read = async {
-                let mut chunk = vec![0; 8 * 1024];
-                while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
-                    writer.push(chunk.get(..count).unwrap_or_default());
-                }
-            };
             tokio::select! {
-                () = read => {}
+                () = writer.read(&mut stderr) => {}
                 () = over => {}
             }
         });
@@ -75,6 +76,23 @@ impl StderrRing {
         Some(line.chars().take(200).flat_map(char::escape_debug).collect())
     }
 
+    /// Reads to the end.
+    async fn read(&self, stderr: &mut (impl AsyncRead + Unpin)) {
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            let mut next = Some(stderr.read(&mut piece).await);
+            for _ in 1..PIECES {
+                match next {
+                    Some(Ok(count @ 1..)) => self.push(piece.get(..count).unwrap_or_default()),
+                    Some(_) => return,
+                    None => break,
+                }
+                next = stderr.read(&mut piece).now_or_never();
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
     fn push(&self, bytes: &[u8]) {
         let mut ring = self.lock();
         ring.extend(bytes);
@@ -96,6 +114,15 @@ impl fmt::Debug for StderrRing {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io,
+        pin::Pin,
+        sync::atomic::{AtomicUsize, Ordering},
+        task::{Context, Poll},
+    };
+
+    use tokio::io::ReadBuf;
+
     use super::*;
 
     #[test]
@@ -125,6 +152,38 @@ mod tests {
             held.write_all(b"to nobody\n").await.is_err(),
             "the reader is gone"
         );
+    }
+
+    /// What can always be read, and how often it was.
+    struct Flood(Arc<AtomicUsize>);
+
+    impl AsyncRead for Flood {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            // It ends for who reads it without a pause, so that a test of that fails.
+            if self.0.fetch_add(1, Ordering::Relaxed) < 100_000 {
+                buffer.put_slice(b"a line that says nothing\n");
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_read_now_and_then_and_an_end_at_once() {
+        let reads = Arc::<AtomicUsize>::default();
+        let (_report, ended) = watch::channel(None);
+        let ring = StderrRing::drain(Flood(Arc::clone(&reads)), Vec::new(), ended.clone());
+        sleep(PAUSE * 100).await;
+        let count = reads.load(Ordering::Relaxed);
+        assert!((PIECES..=PIECES * 101).contains(&count), "{count}");
+        assert_eq!(ring.last_line().as_deref(), Some("a line that says nothing"));
+
+        let ring = StderrRing::drain(&b"the end\n"[..], Vec::new(), ended);
+        sleep(PAUSE).await;
+        assert_eq!(ring.last_line().as_deref(), Some("the end"));
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) use strings::Strings;
 
 use crate::{
     encode::encode_message,
+    pace::Pace,
+    service::is_heeded,
     strings::StringSpool,
     ticket::{Ticket, WireFault},
 };
@@ -82,14 +84,6 @@ pub(crate) enum TransportError {
     Write(Arc<std::io::Error>),
 }
 
-/// The notifications that anybody above heeds; a flood of others ends here, before it costs a task each.
-const HEEDED: [&str; 4] = [
-    "notifications/progress",
-    "notifications/tools/list_changed",
-    "notifications/cancelled",
-    "notifications/subscriptions/acknowledged",
-];
-
 /// What the transport saw and dropped, for the server's diagnostics.
 #[derive(Debug, Default)]
 pub(crate) struct WireCounters {
@@ -119,6 +113,7 @@ pub(crate) struct StdioTransport<R> {
     counters: Arc<WireCounters>,
     closed: CancellationToken,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
+    pace: Pace,
     phase: Phase,
 }
 
@@ -151,6 +146,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             counters,
             closing: Box::pin(closed.clone().cancelled_owned()),
             closed,
+            pace: Pace::default(),
             phase: Phase::Open,
         }
     }
@@ -213,7 +209,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                 Ok(message) => self.inbound.push_back(message),
                 Err(error) => self.refuse(id, &method, &error),
             },
-            Frame::Notification { method, .. } if !HEEDED.contains(&method.as_str()) => {
+            Frame::Notification { method, .. } if !is_heeded(&method) => {
                 self.counters.unheeded.fetch_add(1, Ordering::Relaxed);
             }
             Frame::Notification { method, message } => match serde_json::from_str(&message) {
@@ -235,6 +231,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             self.misdirected(id);
             return;
         };
+        self.pace.replied();
         if request.raw_result {
             let raw = ServerResult::CustomResult(CustomResult(Value::String(result.into())));
             self.inbound.push_back(ServerJsonRpcMessage::response(raw, id));
@@ -297,6 +294,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
     }
 
     fn blame(&mut self, id: RequestId, request: PendingRequest, error: ErrorData, fault: Option<WireFault>) {
+        self.pace.replied();
         if let Some(ticket) = request.ticket {
             // Blamed for what cannot be its reply, a call that was not written yet is not written at all.
             ticket.withdraw();
@@ -354,6 +352,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
 
     /// One step of reading. Nothing is taken from the pipe that is not in the decoder afterwards.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // A connection that is being closed is read at once.
+        if self.pace.poll(context).is_pending() {
+            ready!(self.closing.as_mut().poll(context));
+        }
         match pin!(self.reader.read_buf(&mut self.chunk)).poll(context) {
             Poll::Ready(read) => self.take(read),
             Poll::Pending => ready!(self.closing.as_mut().poll(context)),
@@ -378,13 +380,17 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             Ok(_) => self.decoder.feed(&self.chunk),
             Err(error) => self.phase = Phase::Ending(format!("reading failed: {error}")),
         }
+        let size_bytes = self.chunk.len();
         self.chunk.clear();
+        let mut messages = 0;
         while let Some(frame) = self.decoder.next_frame() {
+            messages += 1;
             if let Some(frame) = self.without_strings(frame) {
                 self.accept(frame);
             }
         }
         self.decoder.taker().forget();
+        self.pace.read(size_bytes, messages);
     }
 
     /// The frame, where its long strings go with its call or it has none. Others come back once they have theirs.

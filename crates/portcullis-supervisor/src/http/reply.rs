@@ -11,6 +11,7 @@ use super::{
     outstanding::{Outstanding, Waiting},
 };
 use crate::{
+    service::is_heeded,
     strings::put_back,
     ticket::WireFault,
     transport::{Restored, restore},
@@ -95,6 +96,7 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
             Ok(message) => Translated::Up(message),
             Err(error) => Translated::Back(refusal(id, &method, &error)),
         }),
+        Frame::Notification { method, .. } if !is_heeded(&method) => None,
         Frame::Notification { method, message } => match serde_json::from_str(&message) {
             Ok(message) => Some(Translated::Up(message)),
             Err(error) => {

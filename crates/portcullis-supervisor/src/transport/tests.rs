@@ -21,6 +21,7 @@ use tokio::{
 
 use super::*;
 
+mod floods;
 mod strings;
 
 /// The transport under test, and the hand-played peer at the other end of its pipes.

@@ -1,0 +1,111 @@
+//! How often a stream is read whose server talks unasked.
+//!
+//! Each read costs a wake-up, however little it brings: a server that prints a line at a time as fast as it can costs the
+//! hub, and so its other servers, more than all of their calls. Read a little later, its lines come together; and once
+//! the pipe or the socket's window is full, the server waits.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::{Sleep, sleep};
+
+/// So many reads in a row without a reply are done at once: log lines before a reply, progress, a burst of changes.
+const FREE_READS: u32 = 16;
+/// How long each later one waits.
+const PAUSE: Duration = Duration::from_millis(2);
+/// A read that ends no message may be part of a long reply, unless it is smaller than this.
+const SMALL_BYTES: usize = 1_024;
+
+/// Tells when a stream may be read again. A reply is never waited for: the pause is over before a server answers what it
+/// was asked after it, or the server has been talking until then.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Reads without a reply since the last one.
+    unasked: u32,
+    is_due: bool,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Pace {
+    /// A read brought so many bytes, and the ends of so many messages.
+    pub(crate) fn read(&mut self, size_bytes: usize, messages: usize) {
+        if messages > 0 || size_bytes < SMALL_BYTES {
+            self.unasked = self.unasked.saturating_add(1);
+        }
+        self.is_due = self.unasked > FREE_READS;
+    }
+
+    /// What was read last had a reply in it that was waited for.
+    pub(crate) fn replied(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Ready when the next read may be done.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_due {
+            let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+            self.is_due = false;
+        }
+        Poll::Ready(())
+    }
+
+    /// The same, for who waits for nothing else. Cancel safe.
+    pub(crate) async fn wait(&mut self) {
+        poll_fn(|context| self.poll(context)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// How long so many reads take, each of which brings `size_bytes` and `messages`.
+    async fn reads(pace: &mut Pace, count: u32, size_bytes: usize, messages: usize) -> Duration {
+        let began = Instant::now();
+        for _ in 0..count {
+            pace.wait().await;
+            pace.read(size_bytes, messages);
+        }
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_talks_on_and_on_is_read_less_often() {
+        for (size_bytes, messages) in [(60, 1), (64 * 1_024, 900), (1, 0)] {
+            let mut pace = Pace::default();
+            let none = Duration::ZERO;
+            assert_eq!(reads(&mut pace, FREE_READS + 1, size_bytes, messages).await, none);
+            assert_eq!(reads(&mut pace, 100, size_bytes, messages).await, PAUSE * 100);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn neither_who_answers_nor_a_long_reply_waits() {
+        let mut pace = Pace::default();
+        for _ in 0..1_000 {
+            assert_eq!(reads(&mut pace, FREE_READS, 60, 1).await, Duration::ZERO);
+            pace.replied();
+        }
+        assert_eq!(reads(&mut pace, 10_000, 4_096, 0).await, Duration::ZERO);
+    }
+
+    /// The pause runs from the read on, not from when there is something to read again.
+    #[tokio::test(start_paused = true)]
+    async fn who_was_silent_meanwhile_is_read_at_once() {
+        let mut pace = Pace::default();
+        reads(&mut pace, FREE_READS * 2, 60, 1).await;
+        pace.wait().await;
+        tokio::time::advance(PAUSE * 10).await;
+        let began = Instant::now();
+        pace.wait().await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+}
