@@ -1,9 +1,10 @@
-//! Runs the misfits without a hub: a process of its own that starts them, says to them what a hub's callers say,
-//! reads nothing of what they say, and starts them again when they end. It does less than any client could: what they
-//! print goes nowhere, so that no reader costs anything.
+//! Runs the misfits without a hub: a process of its own that starts them, says to them what a hub's callers say, reads
+//! what they print and throws it away, and starts them again when they end, close their output or do not take up their
+//! opening. It does less than any client could, and no less than what makes them do the same.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    future::pending,
+    io::{BufRead, Read, Write},
     path::Path,
     process::{Child, ExitCode, Stdio},
     sync::{
@@ -17,8 +18,8 @@ use portcullis_testkit::Script;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
-    io::AsyncWriteExt,
-    process::{ChildStdin, Command},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_buf, sink},
+    process::{ChildStderr, ChildStdin, ChildStdout, Command},
     sync::mpsc,
     task::JoinSet,
     time::{Instant, timeout, timeout_at},
@@ -44,7 +45,7 @@ impl Driver {
             .unwrap();
         let mut line = String::new();
         let stdout = child.stdout.as_mut().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
+        std::io::BufReader::new(stdout).read_line(&mut line).unwrap();
         assert_eq!(line, "up\n");
         Self(child)
     }
@@ -110,6 +111,9 @@ pub(crate) fn drive(mark: &str, folder: &Path, seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// A pipe's whole capacity.
+const PIPE_BYTES: usize = 64 * 1024;
+
 /// What a client of the older era says before it calls.
 const OPENING: &str = concat!(
     r#"{"jsonrpc":"2.0","id":"open","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"driver","version":"1"}}}"#,
@@ -120,27 +124,34 @@ const OPENING: &str = concat!(
     "\n",
 );
 
+/// What the answer to the first line of the opening holds.
+const OPENED: &[u8] = br#""id":"open""#;
+
 /// Starts one server again and again, with the pauses that the chaos' hub makes, and hands it its lines.
 async fn keep_up(script: Script, mark: String, mut lines: mpsc::Receiver<String>, written: Arc<AtomicU64>) {
     let script_text = script.to_json();
     let mut random = StdRng::from_rng(&mut rand::rng());
     let mut failures = 0;
     loop {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        // In a session of its own, as a keeper's server is: Linux may share the processors out between sessions first
+        // (`sched_autogroup`), and fifty servers in one session would take no more from the healthy than one.
+        let mut child = Command::new("setsid")
+            .arg(std::env::current_exe().unwrap())
             .args(["server", "--script", &script_text])
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env(MARK, &mark)
             .current_dir("/")
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
         let mut stdin = child.stdin.take().unwrap();
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let over = tokio::select! {
-            _ = child.wait() => false,
+            () = read_away(stdout, stderr) => false,
             over = hand_over(&mut stdin, &mut lines, &written) => over,
         };
         if over {
@@ -163,6 +174,41 @@ async fn keep_up(script: Script, mark: String, mut lines: mpsc::Receiver<String>
             }
         }
     }
+}
+
+/// Reads what a server prints and throws it away, until no more comes or it has not taken up its opening in time.
+async fn read_away(stdout: ChildStdout, stderr: ChildStderr) {
+    let mut stdout = BufReader::with_capacity(PIPE_BYTES, stdout);
+    let mut stderr = BufReader::with_capacity(PIPE_BYTES, stderr);
+    let until_the_end = async {
+        if timeout(CALL, is_opened(&mut stdout)).await == Ok(true) {
+            let _ = copy_buf(&mut stdout, &mut sink()).await;
+        }
+    };
+    let beside = async {
+        let _ = copy_buf(&mut stderr, &mut sink()).await;
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = until_the_end => {}
+        () = beside => {}
+    }
+}
+
+/// Reads up to the answer to the opening; false where there is none.
+async fn is_opened(stdout: &mut BufReader<ChildStdout>) -> bool {
+    let mut line = Vec::new();
+    while stdout
+        .read_until(b'\n', &mut line)
+        .await
+        .is_ok_and(|size| size > 0)
+    {
+        if line.windows(OPENED.len()).any(|part| part == OPENED) {
+            return true;
+        }
+        line.clear();
+    }
+    false
 }
 
 /// Writes lines to a server; true where no more come, false where it takes none.

@@ -7,17 +7,29 @@ use crate::{
     rig::{median, quantile},
 };
 
+/// How much the healthy servers' slowest calls may take beside the same processes run without a hub.
+const MOST_P99: f64 = 1.2;
+/// How much the hub's memory may grow over a long run, in KiB.
+const MOST_GROWTH_KIB: u64 = 8_192;
+
 /// What one phase has shown.
 pub(crate) struct Phase {
     /// Whether the misfits were connected to the hub, or run by a plain driver.
     pub(crate) connected: bool,
-    pub(crate) healthy: Took,
-    /// The hub's memory over time.
-    pub(crate) memory_kib: Vec<u64>,
+    pub(crate) measured: Measured,
     /// Calls of misfits: those that ended, or those that were written.
     pub(crate) calls: u64,
     /// How often a misfit was started.
     pub(crate) starts: usize,
+}
+
+/// What was seen while the calls counted.
+pub(crate) struct Measured {
+    pub(crate) healthy: Took,
+    /// The hub's memory over time.
+    pub(crate) memory_kib: Vec<u64>,
+    /// Which part of the time the machine's processors worked, for whomever.
+    pub(crate) busy: f64,
 }
 
 /// What the calls of those that are well took. Not each for itself: that would show as the hub's memory.
@@ -43,8 +55,14 @@ impl Took {
 
 impl Phase {
     pub(crate) fn tell(&self) {
+        let Measured {
+            healthy,
+            memory_kib,
+            busy,
+        } = &self.measured;
         println!(
-            "chaos: misfits {}: {} calls of {} starts; {} healthy calls, p50 {:.2} ms, p99 {:.2} ms; memory {} KiB",
+            "chaos: misfits {}: {} calls of {} starts; {} healthy calls, p50 {:.2} ms, p99 {:.2} ms; memory {} KiB; \
+             processors busy {:.0} %",
             if self.connected {
                 "in the hub   "
             } else {
@@ -52,10 +70,11 @@ impl Phase {
             },
             self.calls,
             self.starts,
-            self.healthy.calls,
-            self.healthy.p50,
-            self.healthy.p99,
-            median(&self.memory_kib)
+            healthy.calls,
+            healthy.p50,
+            healthy.p99,
+            median(memory_kib),
+            busy * 100.0
         );
     }
 }
@@ -95,7 +114,7 @@ impl Report {
         (self.outlived, self.twice, self.processes, self.descriptors) == (0, 0, 0, 0)
             && self.healthy_failed.is_empty()
             && self.answered > 0
-            && self.phases.iter().all(|phase| phase.healthy.calls > 0)
+            && self.phases.iter().all(|phase| phase.measured.healthy.calls > 0)
     }
 
     pub(crate) fn tell(&self) {
@@ -109,7 +128,10 @@ impl Report {
         );
         println!(
             "chaos: healthy calls answered {}, failed {}",
-            self.phases.iter().map(|phase| phase.healthy.calls).sum::<usize>(),
+            self.phases
+                .iter()
+                .map(|phase| phase.measured.healthy.calls)
+                .sum::<usize>(),
             self.healthy_failed.len()
         );
         for failed in self.healthy_failed.iter().take(3) {
@@ -119,37 +141,73 @@ impl Report {
             "chaos: executed twice {}, processes left {}, descriptors left {}",
             self.twice, self.processes, self.descriptors
         );
-        let p50 = self.ratio("p50", |took| took.p50);
-        let p99 = self.ratio("p99", |took| took.p99);
-        println!("{p50}\n{p99} (to be 1.2 at most)");
-        self.tell_memory();
+        for (name, ratio, target) in [
+            ("p50", self.p50(), ""),
+            ("p99", self.p99(), " (to be 1.2 at most)"),
+        ] {
+            let Beside { with, without } = ratio;
+            println!(
+                "chaos: {name} of the healthy: {with:.2} ms with the misfits connected, {without:.2} ms with the same \
+                 running without a hub, ratio {:.2}{target}",
+                ratio.ratio()
+            );
+        }
+        let (first, last, most) = self.memory();
+        println!(
+            "chaos: resident memory while the misfits are connected: {first} KiB, later {last} KiB (to grow by \
+             {MOST_GROWTH_KIB} at most), at most {most} KiB"
+        );
     }
 
-    /// The median of the phases with the hub's connections beside that of those without.
-    fn ratio(&self, name: &str, value: impl Fn(&Took) -> f64) -> String {
+    /// Whether what takes time and memory stays within its bounds. A run has to be long for this to tell anything.
+    pub(crate) fn is_on_target(&self) -> bool {
+        let (first, last, _) = self.memory();
+        self.p99().ratio() <= MOST_P99 && last <= first + MOST_GROWTH_KIB
+    }
+
+    fn p50(&self) -> Beside {
+        self.beside(|took| took.p50)
+    }
+
+    fn p99(&self) -> Beside {
+        self.beside(|took| took.p99)
+    }
+
+    fn beside(&self, value: impl Fn(&Took) -> f64) -> Beside {
         let [with, without] = [true, false].map(|connected| {
             let phases = self.phases.iter().filter(|phase| phase.connected == connected);
-            median(&phases.map(|phase| value(&phase.healthy)).collect::<Vec<_>>())
+            median(
+                &phases
+                    .map(|phase| value(&phase.measured.healthy))
+                    .collect::<Vec<_>>(),
+            )
         });
-        format!(
-            "chaos: {name} of the healthy: {with:.2} ms with the misfits connected, {without:.2} ms with the same \
-             running without a hub, ratio {:.2}",
-            with / without
-        )
+        Beside { with, without }
     }
 
-    /// The first third warms up: allocators keep what they once had.
-    fn tell_memory(&self) {
+    /// The hub's memory with the misfits connected, early and late, and the most of it, in KiB. The first third warms up:
+    /// allocators keep what they once had.
+    fn memory(&self) -> (u64, u64, u64) {
         let connected = self.phases.iter().filter(|phase| phase.connected);
-        let samples: Vec<u64> = connected.flat_map(|phase| phase.memory_kib.clone()).collect();
+        let samples: Vec<u64> = connected
+            .flat_map(|phase| phase.measured.memory_kib.clone())
+            .collect();
         let (_, settled) = samples.split_at(samples.len() / 3);
         let (first, rest) = settled.split_at(settled.len() / 3);
         let (_, last) = rest.split_at(rest.len() / 2);
-        let (first, last) = (median(first), median(last));
-        println!(
-            "chaos: resident memory while the misfits are connected: {first} KiB, later {last} KiB (to grow by 8192 \
-             at most), at most {} KiB",
-            settled.iter().max().copied().unwrap_or_default()
-        );
+        let most = settled.iter().max().copied().unwrap_or_default();
+        (median(first), median(last), most)
+    }
+}
+
+/// The medians of the phases with the hub's connections and of those without, in milliseconds.
+struct Beside {
+    with: f64,
+    without: f64,
+}
+
+impl Beside {
+    fn ratio(&self) -> f64 {
+        self.with / self.without
     }
 }

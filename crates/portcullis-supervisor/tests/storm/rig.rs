@@ -131,3 +131,31 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .build()
         .unwrap()
 }
+
+/// The machine's processors: how long they have worked, and how long they have been there, in ticks.
+#[derive(Clone, Copy)]
+pub(crate) struct Processors {
+    busy: u64,
+    all: u64,
+}
+
+impl Processors {
+    /// From when the machine was started until now (proc_stat(5)).
+    pub(crate) fn now() -> Self {
+        let text = fs::read_to_string("/proc/stat").unwrap();
+        let ticks = text.lines().next().unwrap().split_whitespace().skip(1);
+        // What a guest takes is counted as its host's as well.
+        let ticks: Vec<u64> = ticks.take(8).map(|ticks| ticks.parse().unwrap()).collect();
+        let all = ticks.iter().sum();
+        let idle: u64 = ticks.iter().skip(3).take(2).sum();
+        Self {
+            busy: all - idle,
+            all,
+        }
+    }
+
+    /// Which part of the time since `before` they have worked.
+    pub(crate) fn busy_since(self, before: Self) -> f64 {
+        (self.busy - before.busy) as f64 / (self.all - before.all).max(1) as f64
+    }
+}
