@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use portcullis_types::{Hash, ServerId};
 
-use super::{Normalized, Setting, read_draft, read_text};
+use super::{Normalized, Setting, may_be_ours, read_draft, read_text};
 use crate::{
     Code, Dialect, Document, Environment, Options, Origin, Profile, ServerSpec,
     build::{Context, build},
@@ -86,15 +86,17 @@ impl<'a> Merge<'a> {
                 let fields = read.fields.into_iter();
                 self.normalized.fields.extend(fields.map(|field| field.report));
             }
-            Err(refused) => self.refused(*refused),
+            Err(refused) => self.refused(document, *refused),
         }
     }
 
     /// Reports a document whose text cannot be read.
-    pub(crate) fn refused(&mut self, (source, problem): (Source, Problem)) {
+    pub(crate) fn refused(&mut self, document: &Document, (source, problem): (Source, Problem)) {
         let mut sink = Sink::new(&source);
         sink.problem(problem);
-        self.normalized.settings.retention_unclear = true;
+        let settings = &mut self.normalized.settings;
+        settings.limits_unread |= may_be_ours(document);
+        settings.retention_unclear = true;
         self.normalized.diagnostics.extend(sink.finish());
     }
 
