@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use portcullis_config::{
-    BlobDurability, Code, Dialect, Document, NoEnvironment, Normalized, Options, OversizeReplies,
-    ProcessLimits, Profile, TransportSpec, import, normalize,
+    BlobDurability, Code, Dialect, Document, HttpSpec, NoEnvironment, Normalized, Options, OversizeReplies,
+    ProcessLimits, Profile, ServerSpec, StdioSpec, TransportSpec, import, normalize,
 };
 
 use crate::machine::Machine;
@@ -722,4 +722,35 @@ fn a_misspelt_limit_is_found_and_one_that_cannot_hold_is_told() {
         ),
         (7, 8)
     );
+}
+
+/// What a host gives in code is what a document gives that says as little.
+#[test]
+fn a_server_that_says_no_more_is_the_same_in_code() {
+    for (fields, transport) in [
+        (
+            "url: https://example.com/mcp, egress: [https://example.com]",
+            TransportSpec::from(HttpSpec::new(
+                "https://example.com/mcp".parse().unwrap(),
+                vec!["https://example.com".parse().unwrap()],
+            )),
+        ),
+        (
+            "command: /usr/bin/node, args: [b]",
+            StdioSpec::new("/usr/bin/node", ["b"]).into(),
+        ),
+    ] {
+        let text = format!("mcp: {{servers: [{{name: a, {fields}}}]}}\n");
+        let normalized = run("a.yaml", &text, &Options::default());
+        let [spec] = &normalized.specs[..] else {
+            panic!("{:?}", normalized.diagnostics)
+        };
+        let origin = spec.origin.clone();
+        let given = ServerSpec {
+            origin,
+            ..ServerSpec::new("a".parse().unwrap(), transport)
+        };
+        assert_eq!(*spec, given);
+        assert_eq!(spec.fingerprint(), given.fingerprint());
+    }
 }

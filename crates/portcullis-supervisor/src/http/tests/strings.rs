@@ -73,7 +73,7 @@ async fn assert_none_is_left(shelf: &Shelf) {
 /// Posts one call that is answered so: what its caller gets, or the failure, and the call's ticket.
 async fn ask(answer: Vec<u8>, shelf: &Arc<Shelf>) -> (Result<String, String>, Arc<Ticket>) {
     let server = Server::new(move |_| answer.clone()).await;
-    let client = http_client(&server.spec(), &Nothing, spooling(shelf)).unwrap();
+    let client = http_client(&server.spec(), &NoEnvironment, spooling(shelf)).unwrap();
     let ticket = Arc::new(Ticket::default());
     let mut said = Err("nothing".to_owned());
     let mut hear = |message: &ServerJsonRpcMessage| {
