@@ -167,6 +167,58 @@ async fn strings_that_nobody_claims_are_dropped() {
     }
 }
 
+/// An error status has no result to bring, so nothing of it goes beside a call: what its error says comes up whole,
+/// from a body that is read up to a MiB, and of a larger one its beginning.
+#[tokio::test]
+async fn an_error_status_brings_no_strings() {
+    let shelf = Arc::<Shelf>::default();
+    let error = |size: usize| {
+        let (message, data) = ("m".repeat(size), long('d'));
+        format!(
+            r#"{{"error":{{"code":-32602,"message":"{message}","data":["{data}"]}},"jsonrpc":"2.0","id":7}}"#
+        )
+    };
+    for (status, body, said, fault) in [
+        (
+            "400 Bad Request",
+            error(300_000),
+            format!("7 error -32602 {}", "m".repeat(300_000)),
+            false,
+        ),
+        (
+            "500 Oops",
+            error(300_000),
+            format!("7 error -32602 {}", "m".repeat(300_000)),
+            false,
+        ),
+        (
+            "400 Bad Request",
+            error(1 << 20),
+            "status 400 Bad Request: {".to_owned(),
+            true,
+        ),
+        (
+            "500 Oops",
+            format!(r#"{{"jsonrpc":"2.0","id":7,"result":["{}"]}}"#, long('a')),
+            "status".to_owned(),
+            true,
+        ),
+    ] {
+        let (heard, ticket) = ask(reply(status, JSON, body.as_bytes()), &shelf).await;
+        let heard = heard.unwrap_err();
+        let told = ticket.fault().map(|fault| format!("{fault:?}"));
+        assert_eq!(told.is_some(), fault, "{status}");
+        let seen = told.unwrap_or_else(|| heard.clone());
+        assert!(
+            seen.contains(&said) && (!fault || seen.len() < 400),
+            "{status}: {}",
+            seen.len()
+        );
+        assert!(ticket.strings().is_empty());
+        assert_eq!(shelf.written.load(Ordering::SeqCst), 0, "{status}");
+    }
+}
+
 /// The end of a connection in the middle of a string leaves nothing of it.
 #[tokio::test]
 async fn a_string_that_the_end_cuts_off_is_dropped() {
