@@ -74,7 +74,7 @@ pub enum BlobDurability {
 }
 
 /// Both, as they were written.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct ResultsDraft {
     /// Whether the document says anything of either.
     pub(crate) stated: bool,
