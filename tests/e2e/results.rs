@@ -80,15 +80,20 @@ fn limits_in_the_file_refuse_a_result_and_name_themselves() {
 
 #[test]
 fn a_limit_that_cannot_be_read_opens_nothing() {
-    let folder = written(&json!({"blobs": {"quotaBytes": "1 GB"}}));
-    for arguments in [
-        ["check", "portcullis.json"].as_slice(),
-        &["call", "mcp.notes.read", "--config", "portcullis.json"],
-        &["blobs", "gc", "--blobs", ".", "--config", "portcullis.json"],
+    for (blobs, why) in [
+        (json!({"quotaBytes": "1 GB"}), "`quotaBytes` is a text"),
+        (json!({"quotaByte": 1}), "did you mean `quotaBytes`?"),
     ] {
-        let refused = portcullis(&folder, arguments).run().exits(3);
-        let told = format!("{}{}", refused.stdout, refused.stderr);
-        assert!(told.contains("`quotaBytes` is a text"), "{told}");
+        let folder = written(&json!({"blobs": blobs}));
+        for arguments in [
+            ["check", "portcullis.json"].as_slice(),
+            &["call", "mcp.notes.read", "--config", "portcullis.json"],
+            &["blobs", "gc", "--blobs", ".", "--config", "portcullis.json"],
+        ] {
+            let refused = portcullis(&folder, arguments).run().exits(3);
+            let told = format!("{}{}", refused.stdout, refused.stderr);
+            assert!(told.contains(why), "{told}");
+        }
     }
 }
 

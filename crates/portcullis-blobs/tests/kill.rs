@@ -22,9 +22,12 @@ use std::{
 };
 
 use futures::{StreamExt, TryStreamExt, stream};
-use portcullis_blobs::{
-    BlobRef, BlobStore, Bytes, Durability, FsOptions, FsStore, GcOptions, Hash, Tag, TagName,
-};
+use portcullis_blobs::{BlobRef, BlobStore, Bytes, Durability, FsOptions, FsStore, GcOptions, Tag, TagName};
+
+#[path = "shared/chance.rs"]
+mod chance;
+
+use chance::Chance;
 
 const FOLDER: &str = "PORTCULLIS_KILL_FOLDER";
 const MODE: &str = "PORTCULLIS_KILL_MODE";
@@ -212,24 +215,4 @@ fn open(folder: &Path, durability: Durability) -> FsStore {
         },
     )
     .unwrap()
-}
-
-/// A stream of numbers from a random start.
-struct Chance(Hash);
-
-impl Chance {
-    fn new() -> Self {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).unwrap();
-        Self(Hash::from_bytes(seed))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = Hash::of(self.0.as_bytes());
-        u64::from_le_bytes(self.0.as_bytes()[..8].try_into().unwrap())
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
 }

@@ -25,8 +25,13 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 use portcullis_blobs::{
-    BlobError, BlobRef, BlobStore, Bytes, Durability, FsOptions, FsStore, GcOptions, Hash, Tag, TagName,
+    BlobError, BlobRef, BlobStore, Bytes, Durability, FsOptions, FsStore, GcOptions, Tag, TagName,
 };
+
+#[path = "shared/chance.rs"]
+mod chance;
+
+use chance::Chance;
 
 const FOLDER: &str = "PORTCULLIS_RACE_FOLDER";
 const SECONDS: &str = "PORTCULLIS_RACE_SECONDS";
@@ -253,24 +258,4 @@ fn runtime() -> tokio::runtime::Runtime {
 /// Later than anything is put.
 fn far_ms() -> i64 {
     4_000_000_000_000
-}
-
-/// A stream of numbers from a random start.
-struct Chance(Hash);
-
-impl Chance {
-    fn new() -> Self {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).unwrap();
-        Self(Hash::from_bytes(seed))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = Hash::of(self.0.as_bytes());
-        u64::from_le_bytes(self.0.as_bytes()[..8].try_into().unwrap())
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
 }

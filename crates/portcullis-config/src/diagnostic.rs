@@ -53,7 +53,7 @@ codes! {
     EmptyDocument "empty-document" "there is nothing in the document",
     UnknownShape "unknown-shape" "the document is of no shape that is known",
     DuplicateKey "duplicate-key" "a key stands twice in one object",
-    UnknownField "unknown-field" "a field that means nothing here and is dropped",
+    UnknownField "unknown-field" "a field that means nothing here; an error where it may be meant to restrict something",
     UnsupportedField "unsupported-field" "a field whose meaning is known and which is not read yet",
     IgnoredField "ignored-field" "a field that is read and has no effect",
     WrongType "wrong-type" "a value of another kind than the field takes",

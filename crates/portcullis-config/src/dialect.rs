@@ -101,28 +101,39 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// Reads a document by the dialect that is named, or by the shape that it has.
+/// Whose shape a document has: the one that is named, or else what its keys tell. An error where they do not.
+pub(crate) fn of(root: &Value, named: Option<Dialect>, sink: &mut Sink<'_>) -> Option<Dialect> {
+    report_duplicates(root, sink);
+    named.or_else(|| detect(root, sink))
+}
+
+/// Reads a document of that dialect.
 pub(crate) fn read(
     root: &Value,
-    named: Option<Dialect>,
+    dialect: Dialect,
     options: &Options,
     sink: &mut Sink<'_>,
-) -> Option<(Dialect, DraftDocument)> {
-    report_duplicates(root, sink);
-    let dialect = match named {
-        Some(dialect) => dialect,
-        None => detect(root, sink)?,
-    };
+) -> Option<DraftDocument> {
     let object = match &root.node {
         Node::Object(object) => object,
-        _ if dialect == Dialect::Code => return Some((dialect, code::read(root, sink)?)),
+        _ if dialect == Dialect::Code => return code::read(root, sink),
         _ => {
+            if dialect == Dialect::Portcullis {
+                sink.leave_limits_unread();
+            }
             sink.error(Code::UnknownShape, head(root.span), unknown(root), SHAPES);
             return None;
         }
     };
     let mut read = match dialect {
-        Dialect::Portcullis => portcullis::read(object, need(object, "mcp", root.span, dialect, sink)?, sink),
+        Dialect::Portcullis => match need(object, "mcp", root.span, dialect, sink) {
+            Some(own) => portcullis::read(object, own, sink),
+            None => {
+                // It may stand there under another name.
+                sink.leave_limits_unread();
+                None
+            }
+        },
         Dialect::Code => code::read(root, sink),
         Dialect::McpServers | Dialect::Gemini => {
             let servers = need(object, "mcpServers", root.span, dialect, sink)?;
@@ -150,7 +161,7 @@ pub(crate) fn read(
         ),
     }?;
     placeholders::translate(dialect, &mut read, options, sink);
-    Some((dialect, read))
+    Some(read)
 }
 
 /// Whose shape it is, or an error.

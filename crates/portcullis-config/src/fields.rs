@@ -19,6 +19,18 @@ pub(crate) struct Fields<'t> {
     fates: Vec<(&'static str, Fate)>,
     /// What became of the members of a field.
     inner: Vec<(String, Span, Fate)>,
+    unknown: Unknown,
+}
+
+/// What a member that nobody asked for is.
+#[derive(Debug, Clone, Copy)]
+enum Unknown {
+    /// A warning.
+    Told,
+    /// An error, where it may have been meant for one of these: without them more is allowed.
+    Guarded(&'static [&'static [&'static str]]),
+    /// An error, whatever it is.
+    Refused,
 }
 
 impl<'t> Fields<'t> {
@@ -31,7 +43,21 @@ impl<'t> Fields<'t> {
             lifted: false,
             fates: Vec::new(),
             inner: Vec::new(),
+            unknown: Unknown::Told,
         }
+    }
+
+    /// The same, of an object of limits: a member that nobody asked for is an error, since what it was to restrict
+    /// would be lost.
+    pub(crate) fn of_limits(mut self) -> Self {
+        self.unknown = Unknown::Refused;
+        self
+    }
+
+    /// The same for members that may have been meant for one of `names`, whether or not those belong here.
+    pub(crate) fn guarding(mut self, names: &'static [&'static [&'static str]]) -> Self {
+        self.unknown = Unknown::Guarded(names);
+        self
     }
 
     /// The same, of an object that stands in a field of a server.
@@ -299,23 +325,34 @@ impl<'t> Fields<'t> {
             if self.asked.iter().any(|name| *name == member.key.value) {
                 continue;
             }
-            let near = match sink.may_suggest() {
-                true => near(&member.key.value, &self.asked),
-                false => None,
+            let may_suggest = sink.may_suggest();
+            let find = |names: &[&'static str]| near(&member.key.value, names).filter(|_| may_suggest);
+            let asked = find(&self.asked);
+            let (near, restricts) = match self.unknown {
+                Unknown::Told => (asked, false),
+                Unknown::Refused => (asked, true),
+                Unknown::Guarded(names) => {
+                    let guarded = names.iter().find_map(|names| find(names));
+                    // Where nobody looked it up, it may be one.
+                    let is_one = asked.map_or(guarded.is_some(), |name| names.concat().contains(&name));
+                    (asked.or(guarded), is_one || !may_suggest)
+                }
             };
             if !all_ours && near.is_none() {
                 continue;
             }
-            let message = format!(
-                "{} is no field of {}: it is dropped",
-                quote(&member.key.value),
-                self.of
-            );
+            let what = format!("{} is no field of {}", quote(&member.key.value), self.of);
             let help = match near {
                 Some(name) => format!("did you mean `{name}`?"),
                 None => "take it out, or check its name in the documentation".to_owned(),
             };
-            sink.warning(Code::UnknownField, member.key.span, message, help);
+            let (span, code) = (member.key.span, Code::UnknownField);
+            if restricts {
+                let message = format!("{what}, and it may be meant to restrict something");
+                sink.error(code, span, message, help);
+            } else {
+                sink.warning(code, span, format!("{what}: it is dropped"), help);
+            }
         }
         if sink.is_tracing() {
             self.tell(all_ours, sink);

@@ -66,7 +66,7 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
     let source = match read_text(document, &options) {
         Ok(source) => source,
         Err(refused) => {
-            merge.refused(*refused);
+            merge.refused(document, *refused);
             return Imported::of(merge.normalized.diagnostics);
         }
     };

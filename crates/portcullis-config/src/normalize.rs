@@ -54,8 +54,8 @@ pub struct Settings {
     pub results: ResultSettings,
     /// The store of what is large or binary in them.
     pub blobs: BlobSettings,
-    /// Whether a document of Portcullis' own states limits, under `results` or `blobs`, that are not among these since
-    /// something in it could not be read. They would have held for the servers of the others too.
+    /// Whether a document states limits, under `results` or `blobs`, or may state them, that are not among these since
+    /// something in it, or all of it, could not be read. They would have held for the servers of the others too.
     pub limits_unread: bool,
     /// Whether the documents leave open how long blobs are kept: two say otherwise, or one, which may have said, could
     /// not be read. What is collected by another retention than was meant is gone.
@@ -129,8 +129,8 @@ fn read_draft(
     options: &Options,
     sink: &mut Sink<'_>,
 ) -> Option<(Dialect, DraftDocument)> {
-    match value::parse(source, options.max_depth) {
-        Ok(Some(root)) => dialect::read(&root, document.dialect, options, sink),
+    let root = match value::parse(source, options.max_depth) {
+        Ok(Some(root)) => Some(root),
         Ok(None) => {
             let message = "there is nothing in the document";
             sink.error(Code::EmptyDocument, Span::default(), message, dialect::SHAPES);
@@ -140,7 +140,35 @@ fn read_draft(
             sink.problem(problem);
             None
         }
+    };
+    let known = root.and_then(|root| {
+        let dialect = dialect::of(&root, document.dialect, sink)?;
+        Some((root, dialect))
+    });
+    let Some((root, dialect)) = known else {
+        if may_be_ours(document) {
+            sink.leave_limits_unread();
+        }
+        return None;
+    };
+    let draft = dialect::read(&root, dialect, options, sink)?;
+    Some((dialect, draft))
+}
+
+/// Whether a document of which nothing is known may be one of Portcullis' own, with limits for the whole hub: it has
+/// one of their words, or nothing is left of it, or it is no text. Other clients' documents, of which most have no such
+/// word, must not keep a hub from starting by a comma too many.
+fn may_be_ours(document: &Document) -> bool {
+    if document.dialect.is_some_and(|named| named != Dialect::Portcullis) {
+        return false;
     }
+    let Ok(text) = str::from_utf8(&document.bytes) else {
+        return true;
+    };
+    let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '@');
+    let mut words = text.split(|c| !is_of_word(c));
+    text.trim_start_matches('\u{feff}').trim().is_empty()
+        || words.any(|word| matches!(word, "mcp" | "results" | "blobs"))
 }
 
 /// The text without its byte order mark; where it is no text, as much of it as shows where, and why.

@@ -15,6 +15,18 @@ const MAX_REPLY_BYTES: u64 = 64 << 20;
 /// The longest time that blobs are kept for, in seconds: ten years.
 const MAX_SECONDS: u64 = 10 * 365 * 86_400;
 
+/// The names of what is read here, one level down. Where one of them stands elsewhere, it was meant for here.
+pub(crate) const NAMES: &[&str] = &[
+    "maxReplyBytes",
+    "oversize",
+    "dataUrlMinBytes",
+    "durability",
+    "quotaBytes",
+    "maxBlobBytes",
+    "retentionSeconds",
+    "sessionSeconds",
+];
+
 /// How results are shaped, as documents say it. What none says is for the hub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResultSettings {
@@ -62,7 +74,7 @@ pub enum BlobDurability {
 }
 
 /// Both, as they were written.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct ResultsDraft {
     /// Whether the document says anything of either.
     pub(crate) stated: bool,
@@ -120,7 +132,7 @@ impl ResultsDraft {
         if let Some(member) = results
             && let Some(each) = Fields::of(&member.value, "`results`", sink)
         {
-            let mut each = each.under("results.");
+            let mut each = each.under("results.").of_limits();
             draft.max_reply_bytes = each.number("maxReplyBytes", MAX_REPLY_BYTES, sink);
             draft.oversize = word(
                 "oversize",
@@ -135,7 +147,7 @@ impl ResultsDraft {
         if let Some(member) = blobs
             && let Some(each) = Fields::of(&member.value, "`blobs`", sink)
         {
-            let mut each = each.under("blobs.");
+            let mut each = each.under("blobs.").of_limits();
             draft.durability = word(
                 "durability",
                 BlobDurability::ALL.map(|word| (word.name(), word)),

@@ -10,6 +10,8 @@ use url::Url;
 
 use crate::{Egress, Options, Profile, Template, secrets};
 
+mod given;
+
 /// One MCP server, whatever dialect it was written in: all that the supervisor needs to start or reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSpec {
@@ -378,27 +380,12 @@ mod tests {
     use super::*;
 
     fn spec() -> ServerSpec {
-        ServerSpec {
-            id: "a".parse().unwrap(),
-            display_name: "a".to_owned(),
-            description: None,
-            transport: TransportSpec::Stdio(StdioSpec {
-                program: "/bin/x".into(),
-                args: vec![Template::parse("one"), Template::parse("two")],
-                env: BTreeMap::from([("A".to_owned(), Template::parse("1"))]),
-                inherit_env: BTreeSet::from(["B".to_owned()]),
-                cwd: None,
-            }),
-            timeouts: Timeouts::default(),
-            protocol: Protocol::Auto,
-            enabled: true,
-            disabled_tools: BTreeSet::new(),
-            disabled_auto_approve_tools: BTreeSet::new(),
-            isolation: Isolation::default(),
-            limits: Limits::default(),
-            profile: Profile::default(),
-            origin: Origin::default(),
-        }
+        let stdio = StdioSpec {
+            env: BTreeMap::from([("A".to_owned(), Template::parse("1"))]),
+            inherit_env: BTreeSet::from(["B".to_owned()]),
+            ..StdioSpec::new("/bin/x", ["one", "two"])
+        };
+        ServerSpec::new("a".parse().unwrap(), stdio)
     }
 
     #[test]
@@ -440,13 +427,7 @@ mod tests {
     #[test]
     fn the_way_to_a_server_counts_as_what_it_is_reached_by() {
         let with = |change: fn(&mut HttpSpec)| {
-            let mut http = HttpSpec {
-                url: "https://example.com/mcp".parse().unwrap(),
-                headers: BTreeMap::new(),
-                egress: Egress::default(),
-                proxy: None,
-                root_certificates: Vec::new(),
-            };
+            let mut http = HttpSpec::new("https://example.com/mcp".parse().unwrap(), Egress::default());
             change(&mut http);
             let transport = TransportSpec::Http(http);
             ServerSpec { transport, ..spec() }
@@ -511,13 +492,7 @@ mod tests {
             "X-Api-Key: Bearer jkl",
             "ghp_0123456789abcdefgh",
         ];
-        let stdio = StdioSpec {
-            program: "/bin/x".into(),
-            args: args.iter().map(|arg| Template::parse(arg)).collect(),
-            env: BTreeMap::new(),
-            inherit_env: BTreeSet::new(),
-            cwd: None,
-        };
+        let stdio = StdioSpec::new("/bin/x", args);
         assert_eq!(
             stdio.secrets_in_args(),
             ["abc-def", "ghi", "jkl", "ghp_0123456789abcdefgh"]
@@ -526,15 +501,8 @@ mod tests {
 
     #[test]
     fn no_secret_of_a_url_is_shown() {
-        let http = HttpSpec {
-            url: "https://example.com/s/9f8e7d6c5b4a39281706f5e4d3c2b1a0/mcp?apiKey=canary&team=canary"
-                .parse()
-                .unwrap(),
-            headers: BTreeMap::new(),
-            egress: Egress::default(),
-            proxy: None,
-            root_certificates: Vec::new(),
-        };
+        let url = "https://example.com/s/9f8e7d6c5b4a39281706f5e4d3c2b1a0/mcp?apiKey=canary&team=canary";
+        let http = HttpSpec::new(url.parse().unwrap(), Egress::default());
         assert_eq!(http.shown_url(), "https://example.com/s/…/mcp?apiKey=…&team=…");
         assert!(!format!("{http:?}").contains("canary"));
     }

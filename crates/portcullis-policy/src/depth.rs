@@ -7,22 +7,43 @@ use std::thread;
 use cedar_policy::Policy;
 use cedar_policy_core::ast::{self, Expr, ExprKind};
 
+use crate::{PolicyError, PolicyErrors, PolicyProblem};
+
 /// The most levels. A row of 100 `||` has as many.
-pub(crate) const MAX_DEPTH: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// Room for the parser, which knows no such limit: 2 MiB hold some hundred levels.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Runs `work` where its stack is large enough for any file that can be parsed at all; `None` where it came to no end.
-pub(crate) fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
-    thread::scope(|scope| {
-        let builder = thread::Builder::new().stack_size(STACK_BYTES);
-        builder.spawn_scoped(scope, work).ok()?.join().ok()
-    })
+/// Runs `work` on `file` (all of them where it is empty) where its stack is large enough for any file that can be parsed
+/// at all. What is not done to its end is an error.
+pub(crate) fn with_room<T: Send>(
+    file: &str,
+    work: impl FnOnce() -> Result<T, PolicyErrors> + Send,
+) -> Result<T, PolicyErrors> {
+    on_stack_of(STACK_BYTES, file, work)
+}
+
+fn on_stack_of<T: Send>(
+    bytes: usize,
+    file: &str,
+    work: impl FnOnce() -> Result<T, PolicyErrors> + Send,
+) -> Result<T, PolicyErrors> {
+    let done = thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(bytes).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| PolicyProblem::NoThread(error.to_string()))?;
+        thread.join().map_err(|_| ended())
+    });
+    done.unwrap_or_else(|problem| Err(PolicyErrors(vec![PolicyError::new(file, 1, problem)])))
+}
+
+/// What was not looked at to its end is not used.
+pub(crate) fn ended() -> PolicyProblem {
+    PolicyProblem::Internal("reading the policies came to no end".to_owned())
 }
 
 /// Whether a policy's conditions stand too deep in each other. Looked at without recursion.
-pub(crate) fn is_too_deep(policy: &Policy) -> bool {
+fn is_too_deep(policy: &Policy) -> bool {
     let tree: &ast::Policy = policy.as_ref();
     let mut found: Vec<(&Expr, usize)> = tree
         .non_scope_constraints()
@@ -36,6 +57,14 @@ pub(crate) fn is_too_deep(policy: &Policy) -> bool {
         children(expr, |child| found.push((child, depth + 1)));
     }
     false
+}
+
+/// Refuses a policy whose conditions stand too deep in each other.
+pub(crate) fn check(policy: &Policy) -> Result<(), PolicyProblem> {
+    match is_too_deep(policy) {
+        true => Err(PolicyProblem::TooDeep(MAX_DEPTH)),
+        false => Ok(()),
+    }
 }
 
 fn children<'e>(expr: &'e Expr, mut child: impl FnMut(&'e Expr)) {
@@ -74,7 +103,7 @@ fn children<'e>(expr: &'e Expr, mut child: impl FnMut(&'e Expr)) {
 mod tests {
     use portcullis_types::{AgentId, ReasonCode, Tier};
 
-    use crate::{CallQuestion, DecisionPoint, PolicyFile, ToolFacts, format_policies};
+    use crate::{CallQuestion, DecisionPoint, PolicyFile, ToolFacts, compile_rules, format_policies};
 
     /// What keeps a condition from being loaded.
     fn problem(name: &str, text: &str) -> Option<String> {
@@ -181,7 +210,30 @@ mod tests {
             let all: Vec<_> = (0..count).map(|n| format!("arg.k{n} == \"v\"")).collect();
             format!("allow mcp.a.* when {}", all.join(" and "))
         };
+        let file = |count: usize| PolicyFile {
+            name: "a.rules".to_owned(),
+            text: rule(count),
+        };
         assert_eq!(problem("a.rules", &rule(20)), None);
+        compile_rules(&file(20)).unwrap();
         assert!(problem("a.rules", &rule(2_000)).is_some_and(|told| told.contains("a.rules:1: ")));
+        let error = compile_rules(&file(2_000)).unwrap_err().to_string();
+        assert!(error.contains("a.rules:1: "), "{error}");
+    }
+
+    /// Neither is a fault of the policies, and both leave them unused.
+    #[test]
+    fn a_thread_that_cannot_be_had_and_one_that_ends_early_are_told() {
+        let told = |bytes| {
+            let lost = super::on_stack_of(bytes, "a.cedar", || panic!("it ends early"));
+            let lost: Result<(), _> = lost;
+            lost.unwrap_err().to_string()
+        };
+        let none = told(1 << 60);
+        assert!(
+            none.contains("a.cedar:1: no thread") && none.contains("ulimit -v"),
+            "{none}"
+        );
+        assert!(told(1 << 20).contains("came to no end"));
     }
 }

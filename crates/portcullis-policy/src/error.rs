@@ -41,7 +41,11 @@ impl PolicyError {
 
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.problem)?;
+        // Some are about no file of their own.
+        if !self.file.is_empty() {
+            write!(f, "{}:{}: ", self.file, self.line)?;
+        }
+        write!(f, "{}", self.problem)?;
         match self.problem.help() {
             Some(help) => write!(f, "\n  help: {help}"),
             None => Ok(()),
@@ -164,6 +168,9 @@ pub enum PolicyProblem {
     /// Conditions stand deeper in each other than this.
     #[error("conditions stand more than {0} deep in each other")]
     TooDeep(usize),
+    /// Reading policies takes a thread with a large stack, and the system gives none.
+    #[error("no thread with 256 MiB of stack can be had to read the policies: {0}")]
+    NoThread(String),
     /// The embedded schema or policies are broken, or a rule could not be turned into a policy.
     #[error("{0}")]
     Internal(String),
@@ -222,6 +229,10 @@ impl PolicyProblem {
             }
             Self::Preset(_) => "use `deny-by-default`, `ask-by-default` or `read-only`",
             Self::TooDeep(_) => "write several policies, or `[…].contains(…)` in place of a row of `||`",
+            Self::NoThread(_) => {
+                "allow this process one thread and 256 MiB of address space more (`ulimit -u`, `ulimit -v`, the limits of \
+                 its container), then load them again"
+            }
             Self::Internal(_) => return None,
         };
         Some(text.to_owned())

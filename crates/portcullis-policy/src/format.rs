@@ -7,10 +7,7 @@ use crate::{PolicyError, PolicyErrors, PolicyFile, PolicyProblem, compile_rules,
 /// # Errors
 /// What keeps the file from being read.
 pub fn format_policies(file: &PolicyFile) -> Result<String, PolicyErrors> {
-    depth::with_room(|| formatted(file)).unwrap_or_else(|| {
-        let problem = PolicyProblem::Internal("laying it out came to no end".to_owned());
-        Err(PolicyErrors(vec![PolicyError::new(&file.name, 1, problem)]))
-    })
+    depth::with_room(&file.name, || formatted(file))
 }
 
 fn formatted(file: &PolicyFile) -> Result<String, PolicyErrors> {

@@ -113,7 +113,7 @@ impl PolicyBase {
 
 /// Loads `files` over `always_loaded`: all of them or none.
 pub(crate) fn load(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result<PolicyBase, PolicyErrors> {
-    depth::with_room(|| load_here(always_loaded, files)).unwrap_or_else(|| Err(PolicyErrors(vec![ended()])))
+    depth::with_room("", || load_here(always_loaded, files))
 }
 
 fn load_here(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result<PolicyBase, PolicyErrors> {
@@ -145,8 +145,13 @@ fn load_here(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result<Polic
     // Cedar's validation takes about as long as all that is done with the syntax, and both only read.
     let validate = || validation_errors(model, &policies, &places, &texts);
     let (invalid, indexed) = thread::scope(|scope| {
-        let indexed = scope.spawn(|| indexed(&policies, &places));
-        (validate(), indexed.join())
+        let index = || indexed(&policies, &places);
+        let beside = thread::Builder::new().spawn_scoped(scope, index);
+        // Where there is no second thread, one does both.
+        (
+            validate(),
+            beside.map_or_else(|_| Ok(index()), |beside| beside.join()),
+        )
     });
     errors.extend(invalid);
     if !errors.is_empty() {
@@ -156,7 +161,8 @@ fn load_here(always_loaded: &[PolicyFile], files: &[PolicyFile]) -> Result<Polic
     let mut references: Vec<_> = places.values().cloned().collect();
     in_order(&mut references);
     let digest = digest(always_loaded.iter().chain(files));
-    let (indexed, index) = indexed.unwrap_or_else(|_| Err(PolicyErrors(vec![ended()])))?;
+    let (indexed, index) =
+        indexed.unwrap_or_else(|_| Err(PolicyErrors(vec![PolicyError::new("", 1, depth::ended())])))?;
     Ok(PolicyBase {
         model,
         policies,
@@ -190,12 +196,6 @@ fn indexed(
     let indexed: Vec<_> = each.collect::<Result<_, _>>()?;
     let index = Index::of(indexed.iter().map(|policy| &policy.syntax));
     Ok((indexed, index))
-}
-
-/// What was not looked at to its end is not used.
-fn ended() -> PolicyError {
-    let problem = PolicyProblem::Internal("loading the policies came to no end".to_owned());
-    PolicyError::new("", 1, problem)
 }
 
 /// Sorts by file, line and id.
@@ -269,10 +269,6 @@ fn joined(
                 file: first.file.clone(),
                 line: first.line,
             });
-            continue;
-        }
-        if depth::is_too_deep(&policy) {
-            report(PolicyProblem::TooDeep(depth::MAX_DEPTH));
             continue;
         }
         let id = policy.id().clone();

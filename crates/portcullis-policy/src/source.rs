@@ -35,6 +35,14 @@ pub(crate) struct LoadedPolicy {
     pub(crate) reference: PolicyRef,
 }
 
+impl LoadedPolicy {
+    /// The only way to one: what stands too deep in itself is none, whatever it was written in.
+    pub(crate) fn new(policy: Policy, reference: PolicyRef) -> Result<Self, PolicyProblem> {
+        depth::check(&policy)?;
+        Ok(Self { policy, reference })
+    }
+}
+
 /// Reports the characters that make a text look like another text.
 pub(crate) fn check_text(file: &PolicyFile, errors: &mut Vec<PolicyError>) {
     for (line, text) in (1..).zip(file.text.lines()) {
@@ -112,10 +120,6 @@ fn annotated(
     errors: &mut Vec<PolicyError>,
 ) -> Option<LoadedPolicy> {
     let mut report = |problem| errors.push(PolicyError::new(&file.name, line, problem));
-    if depth::is_too_deep(policy) {
-        report(PolicyProblem::TooDeep(depth::MAX_DEPTH));
-        return None;
-    }
     let (mut id, mut description) = (None, None);
     // `Policy::annotation` parses the name that it is asked for, each time.
     for (name, value) in policy.annotations() {
@@ -141,10 +145,8 @@ fn annotated(
         line,
         description: description?,
     };
-    Some(LoadedPolicy {
-        policy: policy.new_id(PolicyId::new(&reference.id)),
-        reference,
-    })
+    let policy = policy.new_id(PolicyId::new(&reference.id));
+    LoadedPolicy::new(policy, reference).map_err(report).ok()
 }
 
 /// Where a policy stands in a text.

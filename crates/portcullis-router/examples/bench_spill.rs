@@ -27,12 +27,9 @@ use std::{
 
 use base64_simd::STANDARD;
 use portcullis_blobs::{Durability, FsOptions, FsStore, Hash};
-use portcullis_config::{
-    HttpSpec, Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
-};
+use portcullis_config::{HttpSpec, NoEnvironment, Protocol, ServerSpec, StdioSpec, Timeouts, TransportSpec};
 use portcullis_policy::{DecisionPoint, PolicyFile};
-use portcullis_router::{CallRequest, Keeping, Router, RouterOptions, ShapeOptions};
-use portcullis_types::{AgentId, Tier};
+use portcullis_router::{CallRequest, Router, RouterOptions};
 use rmcp::{
     RoleClient, ServiceExt, model::CallToolRequestParams, service::RunningService,
     transport::async_rw::AsyncRwTransport,
@@ -140,43 +137,15 @@ async fn call(ours: &Router, size: usize) -> Result<(), Failure> {
     }
 }
 
-struct Nothing;
-
-impl Sources for Nothing {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn file(&self, _: &str) -> Option<String> {
-        None
-    }
-}
-
 fn over_stdio() -> Result<TransportSpec, Failure> {
-    Ok(TransportSpec::Stdio(StdioSpec {
-        program: std::env::current_exe()?,
-        args: vec![Template::literal(SERVE)],
-        env: [].into(),
-        inherit_env: [].into(),
-        cwd: None,
-    }))
+    Ok(StdioSpec::new(std::env::current_exe()?, [SERVE]).into())
 }
 
 async fn start(store: &Path, transport: TransportSpec) -> Result<Router, Failure> {
     let spec = ServerSpec {
-        id: "s".parse()?,
-        display_name: "s".to_owned(),
-        description: None,
-        transport,
         timeouts: Timeouts::uniform(Duration::from_secs(120)),
         protocol: Protocol::Initialize,
-        enabled: true,
-        disabled_tools: [].into(),
-        disabled_auto_approve_tools: [].into(),
-        origin: Origin::default(),
-        isolation: Default::default(),
-        limits: Default::default(),
-        profile: Default::default(),
+        ..ServerSpec::new("s".parse()?, transport)
     };
     let rules = PolicyFile {
         name: "bench.rules".to_owned(),
@@ -186,21 +155,11 @@ async fn start(store: &Path, transport: TransportSpec) -> Result<Router, Failure
         durability: Durability::None,
         ..FsOptions::default()
     };
-    let options = RouterOptions {
-        policies: Arc::new(DecisionPoint::load(&[rules])?),
-        policy_folder: None,
-        keeping: Keeping::default(),
-        store: Arc::new(FsStore::open(store, options)?),
-        blob_tag: None,
-        shape: ShapeOptions::default(),
-        approval: None,
-        elicitation: None,
-        agent: AgentId::default(),
-        tier: Tier::RequestApproval,
-        sources: Arc::new(Nothing),
-        lifecycle: None,
-        egress: None,
-    };
+    let options = RouterOptions::new(
+        Arc::new(DecisionPoint::load(&[rules])?),
+        Arc::new(FsStore::open(store, options)?),
+        Arc::new(NoEnvironment),
+    );
     let router = Router::start(vec![spec], options).await?;
     router.settled().await;
     Ok(router)
@@ -227,13 +186,8 @@ impl HttpChild {
     }
 
     fn transport(&self) -> Result<TransportSpec, Failure> {
-        Ok(TransportSpec::Http(HttpSpec {
-            url: format!("{}/mcp", self.origin).parse()?,
-            headers: [].into(),
-            egress: vec![self.origin.parse()?].into(),
-            proxy: None,
-            root_certificates: Vec::new(),
-        }))
+        let url = format!("{}/mcp", self.origin).parse()?;
+        Ok(HttpSpec::new(url, vec![self.origin.parse()?]).into())
     }
 }
 

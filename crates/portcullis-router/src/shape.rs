@@ -45,6 +45,7 @@ mod large;
 mod tests;
 
 pub(crate) use find::data_url_header;
+use flags::InPieces;
 pub use flags::ShapeFlags;
 pub(crate) use large::shape_reply;
 
@@ -330,6 +331,7 @@ impl<'a> Shaper<'a> {
         let blob = if self.spools.are_none() {
             self.put(json.into_bytes().into()).await?
         } else {
+            self.spools.look_at_texts(&json, &mut self.flags, &self.blobs)?;
             self.spools.store_filled(&json, self.store)?
         };
         let info = BlobInfo {

@@ -15,11 +15,10 @@ use std::{
 };
 
 use portcullis_blobs::{BlobStore, FsOptions, FsStore};
-use portcullis_config::{HttpSpec, Origin, Protocol, ServerSpec, Sources, Timeouts, TransportSpec};
+use portcullis_config::{HttpSpec, NoEnvironment, Protocol, ServerSpec, Timeouts};
 use portcullis_policy::{DecisionPoint, PolicyFile};
-use portcullis_router::{CallRequest, Keeping, Router, RouterOptions, ShapeOptions};
+use portcullis_router::{CallRequest, Router, RouterOptions};
 use portcullis_testkit::{Behaviour, HttpReplies, HttpServer, Script, Tool, pseudo_random};
-use portcullis_types::{AgentId, Tier};
 use tokio::time::timeout;
 
 const REPLIES: &str = "REPLIES";
@@ -75,26 +74,11 @@ impl Server {
 
     fn spec(&self) -> ServerSpec {
         let origin = self.url.trim_end_matches("/mcp");
+        let http = HttpSpec::new(self.url.parse().unwrap(), vec![origin.parse().unwrap()]);
         ServerSpec {
-            id: "s".parse().unwrap(),
-            display_name: "s".to_owned(),
-            description: None,
-            transport: TransportSpec::Http(HttpSpec {
-                url: self.url.parse().unwrap(),
-                headers: [].into(),
-                egress: vec![origin.parse().unwrap()].into(),
-                proxy: None,
-                root_certificates: Vec::new(),
-            }),
             timeouts: Timeouts::uniform(PATIENCE),
             protocol: Protocol::Initialize,
-            enabled: true,
-            disabled_tools: [].into(),
-            disabled_auto_approve_tools: [].into(),
-            origin: Origin::default(),
-            isolation: Default::default(),
-            limits: Default::default(),
-            profile: Default::default(),
+            ..ServerSpec::new("s".parse().unwrap(), http)
         }
     }
 }
@@ -106,38 +90,13 @@ impl Drop for Server {
     }
 }
 
-struct Nothing;
-
-impl Sources for Nothing {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn file(&self, _: &str) -> Option<String> {
-        None
-    }
-}
-
 async fn router(spec: ServerSpec, store: Arc<dyn BlobStore>) -> Router {
     let rules = PolicyFile {
         name: "r.rules".to_owned(),
         text: "default deny\nallow mcp.s.*\n".to_owned(),
     };
-    let options = RouterOptions {
-        policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
-        policy_folder: None,
-        keeping: Keeping::default(),
-        store,
-        blob_tag: None,
-        shape: ShapeOptions::default(),
-        approval: None,
-        elicitation: None,
-        agent: AgentId::default(),
-        tier: Tier::RequestApproval,
-        sources: Arc::new(Nothing),
-        lifecycle: None,
-        egress: None,
-    };
+    let policies = Arc::new(DecisionPoint::load(&[rules]).unwrap());
+    let options = RouterOptions::new(policies, store, Arc::new(NoEnvironment));
     let router = Router::start(vec![spec], options).await.unwrap();
     router.settled().await;
     router

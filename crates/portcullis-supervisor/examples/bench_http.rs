@@ -10,7 +10,6 @@
 //! may come to the listener behind it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{
         Arc,
@@ -21,7 +20,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use http::Method;
-use portcullis_config::{HttpSpec, Origin, Protocol, ServerSpec, Sources, Timeouts, TransportSpec};
+use portcullis_config::{HttpSpec, NoEnvironment, Protocol, ServerSpec, Timeouts};
 use portcullis_egress::{EgressRules, GuardedClient, GuardedRequest};
 use portcullis_supervisor::{Ready, Supervisor, SupervisorOptions};
 use portcullis_types::EgressRule;
@@ -46,18 +45,6 @@ const TURNS: usize = 7;
 
 /// How much more the guarded client may cost.
 const TARGET: f64 = 1.05;
-
-struct Nothing;
-
-impl Sources for Nothing {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn file(&self, _: &str) -> Option<String> {
-        None
-    }
-}
 
 /// Whom a turn goes through.
 enum Client {
@@ -115,7 +102,8 @@ async fn main() -> Result<(), Failure> {
     let spec = spec(address)?;
     let (id, timeouts) = (spec.id.clone(), spec.timeouts);
     let (tell, _events) = mpsc::unbounded_channel();
-    let supervisor = Supervisor::start(vec![spec], SupervisorOptions::new(Arc::new(Nothing)), tell).await?;
+    let supervisor =
+        Supervisor::start(vec![spec], SupervisorOptions::new(Arc::new(NoEnvironment)), tell).await?;
     let upstream = supervisor.upstream(&id).ok_or("the server is not there")?;
     let ready = upstream
         .ready(Instant::now() + Duration::from_secs(10), 0)
@@ -248,26 +236,13 @@ fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 fn spec(address: SocketAddr) -> Result<ServerSpec, Failure> {
+    let http = HttpSpec::new(
+        Url::parse(&format!("http://{address}/mcp"))?,
+        vec![format!("http://{address}").parse()?],
+    );
     Ok(ServerSpec {
-        id: "bench".parse()?,
-        display_name: "bench".to_owned(),
-        description: None,
-        transport: TransportSpec::Http(HttpSpec {
-            url: Url::parse(&format!("http://{address}/mcp"))?,
-            headers: BTreeMap::new(),
-            egress: vec![format!("http://{address}").parse()?].into(),
-            proxy: None,
-            root_certificates: Vec::new(),
-        }),
-        timeouts: Timeouts::uniform(Duration::from_secs(30)),
         protocol: Protocol::Initialize,
-        enabled: true,
-        disabled_tools: BTreeSet::new(),
-        disabled_auto_approve_tools: BTreeSet::new(),
-        origin: Origin::default(),
-        isolation: Default::default(),
-        limits: Default::default(),
-        profile: Default::default(),
+        ..ServerSpec::new("bench".parse()?, http)
     })
 }
 

@@ -17,9 +17,7 @@ use std::{
 };
 
 use futures::{StreamExt, future::join_all, stream};
-use portcullis_config::{
-    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
-};
+use portcullis_config::{NoEnvironment, Protocol, ServerSpec, StdioSpec, Timeouts};
 use portcullis_supervisor::{LifecycleOptions, Ready, Supervisor, SupervisorEvent, SupervisorOptions};
 use portcullis_testkit::{BadReply, Behaviour, Handshake, Script, Tool};
 use rmcp::{
@@ -104,40 +102,13 @@ fn lean() -> std::io::Result<()> {
     Ok(())
 }
 
-struct Host;
-
-impl Sources for Host {
-    fn variable(&self, name: &str) -> Option<String> {
-        (name == "PATH").then(|| "/usr/bin:/bin".to_owned())
-    }
-
-    fn file(&self, _: &str) -> Option<String> {
-        None
-    }
-}
-
 /// A server that is this program with these arguments.
 fn spec(id: &str, args: &[&str]) -> Result<ServerSpec, Failure> {
+    let stdio = StdioSpec::new(std::env::current_exe()?, args);
     Ok(ServerSpec {
-        id: id.parse()?,
-        display_name: id.to_owned(),
-        description: None,
-        transport: TransportSpec::Stdio(StdioSpec {
-            program: std::env::current_exe()?,
-            args: args.iter().map(|arg| Template::literal(arg)).collect(),
-            env: Default::default(),
-            inherit_env: Default::default(),
-            cwd: None,
-        }),
         timeouts: Timeouts::uniform(PATIENCE),
         protocol: Protocol::Initialize,
-        enabled: true,
-        disabled_tools: Default::default(),
-        disabled_auto_approve_tools: Default::default(),
-        origin: Origin::default(),
-        isolation: Default::default(),
-        limits: Default::default(),
-        profile: Default::default(),
+        ..ServerSpec::new(id.parse()?, stdio)
     })
 }
 
@@ -151,7 +122,7 @@ async fn supervise(
     specs: Vec<ServerSpec>,
     change: impl FnOnce(&mut LifecycleOptions),
 ) -> Result<(Supervisor, Events), Failure> {
-    let mut options = SupervisorOptions::new(Arc::new(Host));
+    let mut options = SupervisorOptions::new(Arc::new(NoEnvironment));
     options.lifecycle.base = Duration::from_millis(1);
     options.lifecycle.cap = Duration::from_millis(5);
     options.lifecycle.park_after = u32::MAX;

@@ -12,9 +12,9 @@ mod stop;
 use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use portcullis_config::{
-    Origin, Profile, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
+    Profile, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
 };
-use portcullis_testkit::{Script, serve_stdio};
+use portcullis_testkit::{OwnServer, Script, play_given};
 use portcullis_types::ServerId;
 use tokio::{
     sync::mpsc,
@@ -26,25 +26,15 @@ use crate::{
     ToolList, Upstream,
 };
 
-/// The variable in which a scripted server finds its script.
-const SCRIPT: &str = "SCRIPT";
 /// How long anything may take here before it counts as never: generous, since machines are slow at times.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// What "at once" may take, on such a machine.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// What the other tests start as their servers: the test program runs this test alone, which plays the script.
-/// No test by itself: the other tests start this program again, with a script, as their server.
+/// What the other tests start as their servers. No test by itself.
 #[test]
 fn scripted_server() -> ExitCode {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the edge of the scripted server's own process"
-    )]
-    let Ok(script) = std::env::var(SCRIPT) else {
-        return ExitCode::SUCCESS;
-    };
-    serve_stdio(&Script::from_json(&script).unwrap())
+    play_given()
 }
 
 /// A hub's surroundings with little in them, and a canary that no server may see.
@@ -64,48 +54,27 @@ impl Sources for Host {
     }
 }
 
-fn stdio(id: &str, program: &Path, args: &[&str], env: &[(&str, &str)]) -> ServerSpec {
+fn stdio(id: &str, program: &Path, args: &[&str]) -> ServerSpec {
+    of_older_era(id, StdioSpec::new(program, args))
+}
+
+fn of_older_era(id: &str, transport: impl Into<TransportSpec>) -> ServerSpec {
     ServerSpec {
-        id: id.parse().unwrap(),
-        display_name: id.to_owned(),
-        description: None,
-        transport: TransportSpec::Stdio(StdioSpec {
-            program: program.to_owned(),
-            args: args.iter().map(|arg| Template::literal(arg)).collect(),
-            env: env
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), Template::literal(value)))
-                .collect(),
-            inherit_env: [].into(),
-            cwd: None,
-        }),
         timeouts: Timeouts::uniform(PATIENCE),
         protocol: Protocol::Initialize,
-        enabled: true,
-        disabled_tools: [].into(),
-        disabled_auto_approve_tools: [].into(),
-        origin: Origin::default(),
-        isolation: Default::default(),
-        limits: Default::default(),
-        profile: Default::default(),
+        ..ServerSpec::new(id.parse().unwrap(), transport)
     }
 }
 
 /// A server that plays `script`, spoken to in the older era unless the spec is changed.
 fn scripted(script: &Script) -> ServerSpec {
-    let args = [
-        "--exact",
-        "tests::scripted_server",
-        "--nocapture",
-        "-q",
-        "--test-threads=2",
-    ];
-    stdio(
-        &script.name,
-        &std::env::current_exe().unwrap(),
-        &args,
-        &[(SCRIPT, &script.to_json())],
-    )
+    let own = OwnServer::new("tests::scripted_server", script).unwrap();
+    let (name, value) = own.variable;
+    let stdio = StdioSpec {
+        env: [(name, Template::literal(&value))].into(),
+        ..StdioSpec::new(own.program, own.args)
+    };
+    of_older_era(&script.name, stdio)
 }
 
 /// A running supervisor, and what it has told so far.

@@ -5,36 +5,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_config::{
-    NoEnvironment, Origin, Protocol, ServerSpec, StdioSpec, Template, Timeouts, TransportSpec,
-};
+use portcullis_config::{NoEnvironment, Protocol, ServerSpec, StdioSpec, Timeouts};
 use portcullis_supervisor::{LifecycleOptions, StopSequence, Supervisor, SupervisorEvent, SupervisorOptions};
 use tokio::{sync::mpsc, time::timeout};
 
 fn spec(id: &str, line: &str) -> ServerSpec {
     ServerSpec {
-        id: id.parse().unwrap(),
-        display_name: id.to_owned(),
-        description: None,
-        transport: TransportSpec::Stdio(StdioSpec {
-            program: "/bin/sh".into(),
-            args: ["-c", line].map(Template::literal).to_vec(),
-            env: [].into(),
-            inherit_env: [].into(),
-            cwd: None,
-        }),
         timeouts: Timeouts {
             connect: Duration::from_millis(20),
             ..Timeouts::default()
         },
         protocol: Protocol::Initialize,
-        enabled: true,
-        disabled_tools: [].into(),
-        disabled_auto_approve_tools: [].into(),
-        origin: Origin::default(),
-        isolation: Default::default(),
-        limits: Default::default(),
-        profile: Default::default(),
+        ..ServerSpec::new(id.parse().unwrap(), StdioSpec::new("/bin/sh", ["-c", line]))
     }
 }
 

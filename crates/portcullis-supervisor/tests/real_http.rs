@@ -2,7 +2,6 @@
 //! `cargo xtask real-servers` installs them; without them these tests fail and say so.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -10,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_config::{HttpSpec, Origin, Protocol, ServerSpec, Sources, Timeouts, TransportSpec};
+use portcullis_config::{HttpSpec, NoEnvironment, Protocol, ServerSpec, Timeouts};
 use portcullis_supervisor::{CallFault, Supervisor, SupervisorEvent, SupervisorOptions, Upstream};
 use tokio::{
     sync::mpsc,
@@ -20,18 +19,6 @@ use url::Url;
 
 /// How long a server may take to start on a machine that is busy.
 const START: Duration = Duration::from_secs(150);
-
-struct Nothing;
-
-impl Sources for Nothing {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn file(&self, _: &str) -> Option<String> {
-        None
-    }
-}
 
 /// A server's process; it ends with this.
 struct Server(Child);
@@ -109,29 +96,14 @@ struct Hub {
 impl Hub {
     async fn new(port: u16, protocol: Protocol) -> Self {
         let url = Url::parse(&format!("http://127.0.0.1:{port}/mcp")).unwrap();
+        let egress = vec![url.as_str().parse().unwrap()];
         let spec = ServerSpec {
-            id: "s".parse().unwrap(),
-            display_name: "s".to_owned(),
-            description: None,
-            transport: TransportSpec::Http(HttpSpec {
-                url,
-                headers: BTreeMap::new(),
-                egress: vec![format!("http://127.0.0.1:{port}/mcp").parse().unwrap()].into(),
-                proxy: None,
-                root_certificates: Vec::new(),
-            }),
             timeouts: Timeouts::uniform(Duration::from_secs(20)),
             protocol,
-            enabled: true,
-            disabled_tools: BTreeSet::new(),
-            disabled_auto_approve_tools: BTreeSet::new(),
-            origin: Origin::default(),
-            isolation: Default::default(),
-            limits: Default::default(),
-            profile: Default::default(),
+            ..ServerSpec::new("s".parse().unwrap(), HttpSpec::new(url, egress))
         };
         let (tell, events) = mpsc::unbounded_channel();
-        let mut options = SupervisorOptions::new(Arc::new(Nothing));
+        let mut options = SupervisorOptions::new(Arc::new(NoEnvironment));
         // The server is still starting: each failure is one more look.
         options.lifecycle.cap = Duration::from_millis(500);
         options.lifecycle.park_after = 1_000;

@@ -17,6 +17,9 @@ mod cases;
 #[path = "warden/hub.rs"]
 mod hub;
 #[cfg(target_os = "linux")]
+#[path = "../../portcullis-warden/tests/warden/runner.rs"]
+mod runner;
+#[cfg(target_os = "linux")]
 #[path = "../../portcullis-warden/tests/warden/server.rs"]
 mod server;
 #[cfg(target_os = "linux")]
@@ -42,7 +45,7 @@ fn main() -> std::process::ExitCode {
         ["--script", ..] => return portcullis_testkit::run(arguments.iter().map(Into::into)),
         ["descendant", mark, verbs @ ..] => server::descend(mark, verbs),
         ["--list", ..] => {}
-        filters => return cases::run(filters),
+        filters => return runner::run(filters, cases::all()),
     }
     std::process::ExitCode::SUCCESS
 }

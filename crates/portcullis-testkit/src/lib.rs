@@ -9,9 +9,8 @@
 //! [`cases`] gives a server for each way in which servers are known to go wrong, with what a client should make of
 //! it: a client's test goes through them all.
 //!
-//! For tests of one's own on stdio: a test that does nothing but `serve_stdio` of the script in a variable, and the
-//! test program, started again with that test's name alone, as the server's command. A binary of one line around
-//! [`run`] does as well.
+//! For tests of one's own on stdio: [`OwnServer`] starts the test program itself again, in a test that does nothing but
+//! [`play_given`]. A binary of one line around [`run`] does as well.
 //!
 //! Deliberately absent: an async runtime and an MCP SDK. The server speaks newline-delimited JSON-RPC as plain
 //! text (MCP's stdio transport), since much of its work is to send what an SDK would refuse to: broken frames, and
@@ -43,6 +42,7 @@ mod engine;
 mod error;
 mod files;
 mod http;
+mod itself;
 mod payload;
 mod process;
 mod program;
@@ -52,6 +52,7 @@ pub use cases::{Case, Ends, cases};
 pub use engine::{ExitReason, serve};
 pub use error::Error;
 pub use http::{HttpReplies, HttpServer};
+pub use itself::{OwnServer, play_given};
 pub use payload::{base64, pseudo_random};
 pub use process::serve_stdio;
 pub use program::run;

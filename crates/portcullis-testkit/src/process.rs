@@ -30,7 +30,7 @@ pub fn serve_stdio(script: &Script) -> ExitCode {
 }
 
 /// Tells an error and its causes on stderr, in one line.
-fn report(error: &dyn std::error::Error) {
+pub(crate) fn report(error: &dyn std::error::Error) {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
     // Nothing better can be done where stderr is closed.

@@ -19,6 +19,9 @@ mod figures;
 #[path = "warden/hub.rs"]
 mod hub;
 #[cfg(target_os = "linux")]
+#[path = "warden/runner.rs"]
+mod runner;
+#[cfg(target_os = "linux")]
 #[path = "warden/server.rs"]
 mod server;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use crate::{Frame, LongStrings};
+use crate::{Frame, LongStrings, long::MAX_TAKEN_BYTES};
 
 mod envelope;
 mod line;
@@ -126,16 +126,23 @@ impl<S: LongStrings> Decoder<S> {
             match self.lines.next(self.stream == Stream::Ended) {
                 Next::Line(line) => self.decoder.line(line, &mut self.pending),
                 Next::Nothing => return None,
-                Next::Overlong => {
-                    self.stream = Stream::Dead;
-                    self.lines.release();
-                    self.end_strings();
-                    return Some(Frame::Overlong {
-                        limit: self.limits.max_line_bytes,
-                    });
+                Next::Overlong => return Some(self.dies(self.limits.max_line_bytes)),
+                Next::TookTooMuch => {
+                    let limit = self
+                        .strings
+                        .as_ref()
+                        .map_or(MAX_TAKEN_BYTES, StringFilter::max_taken_bytes);
+                    return Some(self.dies(usize::try_from(limit).unwrap_or(usize::MAX)));
                 }
             }
         }
+    }
+
+    fn dies(&mut self, limit: usize) -> Frame {
+        self.stream = Stream::Dead;
+        self.lines.release();
+        self.end_strings();
+        Frame::Overlong { limit }
     }
 
     fn end_strings(&mut self) {

@@ -51,5 +51,5 @@ mod unusable;
 pub use decoder::{Decoder, Limits, MAX_MESSAGES_PER_LINE};
 pub use frame::{Frame, WireError};
 pub use id::Id;
-pub use long::{LongStrings, MAX_LONG_STRINGS, marker, marker_tag};
+pub use long::{LongStrings, MAX_LONG_STRINGS, MAX_TAKEN_BYTES, marker, marker_tag};
 pub use unusable::Unusable;

@@ -6,6 +6,10 @@ const MARKER: &str = "portcullis-string-";
 /// The most strings that leave one line. Those beyond stay in it, and count toward its limit.
 pub const MAX_LONG_STRINGS: usize = 64;
 
+/// The most that may leave one line as long strings, in bytes of their raw JSON text. A string without an end is a line
+/// without an end too, only that its bytes lie elsewhere.
+pub const MAX_TAKEN_BYTES: u64 = 16 << 30;
+
 /// What becomes of the strings of a line that are longer than [`Limits::max_string_bytes`]. They leave the line
 /// while it arrives, and a [`marker`] stands in the place of each.
 ///

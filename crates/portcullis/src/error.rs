@@ -24,10 +24,10 @@ pub enum HubError {
     /// No server of the documents can be used.
     #[error("no server can be used{}", listed(.0))]
     NoServers(Vec<Diagnostic>),
-    /// A document's limits for the whole hub cannot be read, and the host gives none in code.
+    /// A document that states limits for the whole hub, or may, cannot be read, and the host gives none in code.
     #[error(
-        "the limits that a document states under `results` or `blobs` cannot be read, and they hold for all servers, so \
-         none is started: mend the document, or leave it out{}", listed(.0)
+        "what a document states, or may state, under `results` or `blobs` cannot be read, and those limits hold for all \
+         servers, so none is started: mend the document, or leave it out{}", listed(.0)
     )]
     LimitsUnread(Vec<Diagnostic>),
     /// The policies cannot be loaded; nothing of them is in force.

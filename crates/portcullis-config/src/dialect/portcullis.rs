@@ -10,27 +10,60 @@ use crate::{
     draft::{Draft, DraftDocument, EgressSource, HubDraft, MAX_MILLISECONDS, Names, egress_rules},
     fields::Fields,
     network::NetworkDraft,
-    results::ResultsDraft,
+    results::{self, ResultsDraft},
     source::{Sink, quote},
     value::{Member, Node, Object, Span, Spanned, Value},
 };
 
+/// Fields of the hub that restrict. One that is lost lets more through than was meant, for all servers.
+const HUB_RESTRICTS: &[&[&str]] = &[
+    &["profile", "agents", "results", "blobs", "limits"],
+    &["disabledTools", "disabledAutoApproveTools"],
+    results::NAMES,
+    LIMITS,
+];
+
+/// The same of a server.
+const SERVER_RESTRICTS: &[&[&str]] = &[
+    &[
+        "disabled",
+        "enabled",
+        "disabledTools",
+        "disabledAutoApproveTools",
+        "limits",
+    ],
+    LIMITS,
+];
+
+const LIMITS: &[&str] = &[
+    "callsInFlight",
+    "callsWaiting",
+    "tools",
+    "memoryBytes",
+    "openFiles",
+    "processes",
+    "cpuSeconds",
+    "fileBytes",
+];
+
 pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<DraftDocument> {
-    let mut top = Fields::new(root, "a Portcullis document");
+    let mut top = Fields::new(root, "a Portcullis document").guarding(HUB_RESTRICTS);
     top.take("mcp");
     schema(&mut top);
-    top.finish(sink);
-    let mut fields = Fields::of(&own.value, "`mcp`", sink)?.under("mcp.");
+    let lost_beside = is_refused(top, sink);
+    let mut fields = Fields::of(&own.value, "`mcp`", sink)?
+        .under("mcp.")
+        .guarding(HUB_RESTRICTS);
     let profile = profile(own, &mut fields, sink);
     let hub = hub(&mut fields, sink);
     let servers = fields.take("servers");
-    fields.finish(sink);
+    let lost = is_refused(fields, sink) || lost_beside;
     let servers = servers_of(own, servers, sink);
     // A profile that could not be read may have been the strict one: nothing of the document is used then.
-    let used = servers.zip(profile).filter(|_| !hub.results.broken);
+    let used = servers.zip(profile).filter(|_| !hub.results.broken && !lost);
     // The limits hold for the servers of other documents too, and of a key that stands twice one is left out.
     let twice = root.duplicates.iter().any(|twice| twice.key.value == "mcp");
-    if twice || hub.results.broken || (hub.results.stated && used.is_none()) {
+    if twice || hub.results.broken || lost || (hub.results.stated && used.is_none()) {
         sink.leave_limits_unread();
     }
     let (servers, profile) = used?;
@@ -41,6 +74,13 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
         egress: EgressSource::Listed,
         plugin: None,
     })
+}
+
+/// Whether a member that nobody asked for may have restricted something.
+fn is_refused(fields: Fields<'_>, sink: &mut Sink<'_>) -> bool {
+    let before = sink.errors();
+    fields.finish(sink);
+    sink.errors() > before
 }
 
 fn servers_of(own: &Member, servers: Option<&Member>, sink: &mut Sink<'_>) -> Option<Vec<Draft>> {
@@ -137,7 +177,7 @@ fn agents(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Spanned<BTreeM
 fn server(item: &Value, sink: &mut Sink<'_>) -> Option<Draft> {
     let errors_before = sink.errors();
     sink.enter(None);
-    let mut fields = Fields::of(item, "a server", sink)?;
+    let mut fields = Fields::of(item, "a server", sink)?.guarding(SERVER_RESTRICTS);
     let missing = fields.take("name").is_none();
     let name = fields.text("name", sink);
     let name = name.unwrap_or(Spanned {
@@ -238,7 +278,7 @@ fn limits(draft: &mut Draft, fields: &mut Fields<'_>, sink: &mut Sink<'_>) {
     let Some(each) = Fields::of(&member.value, "`limits`", sink) else {
         return;
     };
-    let mut each = each.under("limits.");
+    let mut each = each.under("limits.").of_limits();
     draft.limits.calls_in_flight = each.number("callsInFlight", MAX, sink);
     draft.limits.calls_waiting = each.number("callsWaiting", MAX, sink);
     draft.limits.tools = each.number("tools", MAX, sink);

@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use portcullis_types::{Hash, ServerId};
 
-use super::{Normalized, Setting, read_draft, read_text};
+use super::{Normalized, Setting, may_be_ours, read_draft, read_text};
 use crate::{
     Code, Dialect, Document, Environment, Options, Origin, Profile, ServerSpec,
     build::{Context, build},
@@ -86,15 +86,17 @@ impl<'a> Merge<'a> {
                 let fields = read.fields.into_iter();
                 self.normalized.fields.extend(fields.map(|field| field.report));
             }
-            Err(refused) => self.refused(*refused),
+            Err(refused) => self.refused(document, *refused),
         }
     }
 
     /// Reports a document whose text cannot be read.
-    pub(crate) fn refused(&mut self, (source, problem): (Source, Problem)) {
+    pub(crate) fn refused(&mut self, document: &Document, (source, problem): (Source, Problem)) {
         let mut sink = Sink::new(&source);
         sink.problem(problem);
-        self.normalized.settings.retention_unclear = true;
+        let settings = &mut self.normalized.settings;
+        settings.limits_unread |= may_be_ours(document);
+        settings.retention_unclear = true;
         self.normalized.diagnostics.extend(sink.finish());
     }
 
@@ -201,68 +203,64 @@ impl<'a> Merge<'a> {
 
     fn settings(&mut self, hub: &HubDraft, sink: &mut Sink<'_>) {
         let settings = &mut self.normalized.settings;
-        if let Some(policies) = &hub.policies {
-            let value = Spanned {
-                value: PathBuf::from(&policies.value),
-                span: policies.span,
-            };
-            set(&mut settings.policies, "policies", value, sink);
-        }
-        if let Some(tier) = hub.tier.clone() {
-            set(&mut settings.tier, "tier", tier, sink);
-        }
-        if let Some(agents) = hub.agents.clone() {
-            set(&mut settings.agents, "agents", agents, sink);
-        }
-        self.limits(&hub.results, sink);
+        let policies = hub.policies.as_ref().map(|policies| Spanned {
+            value: PathBuf::from(&policies.value),
+            span: policies.span,
+        });
+        set(&mut settings.policies, "policies", policies, sink);
+        set(&mut settings.tier, "tier", hub.tier.clone(), sink);
+        set(&mut settings.agents, "agents", hub.agents.clone(), sink);
+        self.limits(hub.results.clone(), sink);
     }
 
     /// What holds for results, and for the store of what is large in them.
-    fn limits(&mut self, draft: &ResultsDraft, sink: &mut Sink<'_>) {
-        let settings = &mut self.normalized.settings;
-        let (results, blobs) = (&mut settings.results, &mut settings.blobs);
-        let seconds = |given: &Spanned<u64>| Spanned {
+    fn limits(&mut self, draft: ResultsDraft, sink: &mut Sink<'_>) {
+        let ResultsDraft {
+            max_reply_bytes,
+            oversize,
+            data_url_min_bytes,
+            durability,
+            quota_bytes,
+            max_blob_bytes,
+            retention_seconds,
+            session_seconds,
+            ..
+        } = draft;
+        let seconds = |given: Spanned<u64>| Spanned {
             value: Duration::from_secs(given.value),
             span: given.span,
         };
-        let mut take = Take(sink);
-        take.given(
-            &mut results.max_reply_bytes,
-            "results.maxReplyBytes",
-            draft.max_reply_bytes.as_ref(),
-        );
-        take.given(&mut results.oversize, "results.oversize", draft.oversize.as_ref());
-        take.given(
-            &mut results.data_url_min_bytes,
-            "results.dataUrlMinBytes",
-            draft.data_url_min_bytes.as_ref(),
-        );
-        take.given(
-            &mut blobs.durability,
-            "blobs.durability",
-            draft.durability.as_ref(),
-        );
-        take.given(
-            &mut blobs.quota_bytes,
-            "blobs.quotaBytes",
-            draft.quota_bytes.as_ref(),
-        );
-        take.given(
-            &mut blobs.max_blob_bytes,
-            "blobs.maxBlobBytes",
-            draft.max_blob_bytes.as_ref(),
-        );
-        let (retention, session) = (
-            draft.retention_seconds.as_ref().map(seconds),
-            draft.session_seconds.as_ref().map(seconds),
-        );
+        let (retention, session) = (retention_seconds.map(seconds), session_seconds.map(seconds));
+        let settings = &mut self.normalized.settings;
+        let (results, blobs) = (&mut settings.results, &mut settings.blobs);
         settings.retention_unclear |= blobs
             .retention
             .as_ref()
             .zip(retention.as_ref())
             .is_some_and(|(first, own)| first.value != own.value);
-        take.given(&mut blobs.retention, RETENTION, retention.as_ref());
-        take.given(&mut blobs.session, "blobs.sessionSeconds", session.as_ref());
+        set(
+            &mut results.max_reply_bytes,
+            "results.maxReplyBytes",
+            max_reply_bytes,
+            sink,
+        );
+        set(&mut results.oversize, "results.oversize", oversize, sink);
+        set(
+            &mut results.data_url_min_bytes,
+            "results.dataUrlMinBytes",
+            data_url_min_bytes,
+            sink,
+        );
+        set(&mut blobs.durability, "blobs.durability", durability, sink);
+        set(&mut blobs.quota_bytes, "blobs.quotaBytes", quota_bytes, sink);
+        set(
+            &mut blobs.max_blob_bytes,
+            "blobs.maxBlobBytes",
+            max_blob_bytes,
+            sink,
+        );
+        set(&mut blobs.retention, RETENTION, retention, sink);
+        set(&mut blobs.session, "blobs.sessionSeconds", session, sink);
     }
 }
 
@@ -329,23 +327,14 @@ impl Seen {
     }
 }
 
-/// Takes over what is given.
-struct Take<'a, 's>(&'a mut Sink<'s>);
-
-impl Take<'_, '_> {
-    fn given<T: PartialEq + Clone>(
-        &mut self,
-        setting: &mut Option<Setting<T>>,
-        name: &str,
-        given: Option<&Spanned<T>>,
-    ) {
-        if let Some(given) = given {
-            set(setting, name, given.clone(), self.0);
-        }
-    }
-}
-
-fn set<T: PartialEq>(setting: &mut Option<Setting<T>>, name: &str, given: Spanned<T>, sink: &mut Sink<'_>) {
+/// Takes over what is given, where nothing is set.
+fn set<T: PartialEq>(
+    setting: &mut Option<Setting<T>>,
+    name: &str,
+    given: Option<Spanned<T>>,
+    sink: &mut Sink<'_>,
+) {
+    let Some(given) = given else { return };
     match setting {
         None => {
             let origin = Origin {

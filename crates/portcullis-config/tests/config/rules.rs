@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use portcullis_config::{
-    BlobDurability, Code, Dialect, Document, NoEnvironment, Normalized, Options, OversizeReplies,
-    ProcessLimits, Profile, TransportSpec, import, normalize,
+    BlobDurability, Code, Dialect, Document, HttpSpec, NoEnvironment, Normalized, Options, OversizeReplies,
+    ProcessLimits, Profile, ServerSpec, StdioSpec, TransportSpec, import, normalize,
 };
 
 use crate::machine::Machine;
@@ -569,13 +569,70 @@ fn limits_that_got_lost_with_their_document_are_told_beside_another() {
     );
     check(&HUB.replace("servers:", "serverz:"), true, true);
     check(&format!("{HUB}mcp: {{servers: []}}\n"), true, true);
-    // It may be of any dialect, and most have no limits; what is collected cannot be brought back, though.
-    check("mcp: {servers: [", false, true);
-    check("mcp: {servers: [], profile: strikt}", false, true);
+    // Misspelt, or in the wrong place.
+    for (good, bad) in [
+        ("quotaBytes", "quotaByte"),
+        ("results:", "reslts:"),
+        ("blobs:", "Blob:"),
+        ("  blobs:", "  quota_bytes: 9\n  blobs:"),
+        ("  servers:", "  limits: {tools: 1}\n  servers:"),
+        ("  servers:", "  profil: strict\n  servers:"),
+        ("mcp:", "maxReplyBytes: 9\nmcp:"),
+    ] {
+        check(&HUB.replacen(good, bad, 1), true, true);
+    }
+    // Nothing is known of it, and it may have had some.
+    for text in [
+        "mcp: {servers: [",
+        "[mcp.blobs]\nquotaBytes = ",
+        r#"{"mcp": {"servers": []}, "mcpServers": {}}"#,
+        "mpc: {servers: [], blobs: {quotaBytes: 9}}",
+        "\u{feff}\r\n",
+        "mcp: [[[[",
+    ] {
+        check(text, true, true);
+    }
+    check(&"x".repeat(5 << 20), false, true);
+    check(&format!("mcp: {}", "x".repeat(5 << 20)), true, true);
+    // Another client's, by all that can be told, and those have none; what is collected cannot be brought back, though.
+    for text in [
+        r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "mcp-remote", "@acme/mcp"]}"#,
+        r#"{"mcpServer": {"a": {"command": "npx"}}}"#,
+        "{}",
+        "# none yet\n",
+        "mcp: {servers: [], profile: strikt}",
+    ] {
+        check(text, false, true);
+    }
     // What is wrong with a server, or is of this machine, is no limit.
     check(HUB, false, false);
     check(&HUB.replace("/usr/bin/node", "/usr/bin/none"), false, false);
     check(&HUB.replace("command: /usr/bin/node", "command: 5"), false, false);
+}
+
+/// It costs that server; a name that is like none of them is only told.
+#[test]
+fn a_server_does_not_start_without_what_was_to_restrict_it() {
+    for (field, starts) in [
+        ("disable: true", false),
+        ("Enabled: false", false),
+        ("disabled_tools: [rm]", false),
+        ("limit: {tools: 1}", false),
+        ("limits: {memory: 5}", false),
+        ("memoryBytes: 5", false),
+        ("icon: a.png", true),
+        ("comand: node", true),
+        ("timeouts: {connectMS: 5}", true),
+    ] {
+        let text = format!(
+            "mcp: {{servers: [{{name: a, command: /usr/bin/node, {field}}}, {{name: b, command: /usr/bin/node, args: [b]}}]}}\n"
+        );
+        let normalized = run("a.yaml", &text, &Options::default());
+        assert_eq!(codes(&normalized), [Code::UnknownField], "{field}");
+        assert_eq!(normalized.has_errors(), !starts, "{field}");
+        assert_eq!(normalized.specs.len(), 1 + usize::from(starts), "{field}");
+        assert!(!normalized.settings.limits_unread, "{field}");
+    }
 }
 
 #[test]
@@ -629,6 +686,7 @@ fn a_misspelt_limit_is_found_and_one_that_cannot_hold_is_told() {
         .replace("oversize", "oversized");
     let normalized = run("a.yaml", &misspelt, &Options::default());
     assert_eq!(codes(&normalized), [Code::UnknownField; 2]);
+    assert!(normalized.specs.is_empty() && normalized.has_errors());
     let helps: Vec<_> = normalized
         .diagnostics
         .iter()
@@ -664,4 +722,35 @@ fn a_misspelt_limit_is_found_and_one_that_cannot_hold_is_told() {
         ),
         (7, 8)
     );
+}
+
+/// What a host gives in code is what a document gives that says as little.
+#[test]
+fn a_server_that_says_no_more_is_the_same_in_code() {
+    for (fields, transport) in [
+        (
+            "url: https://example.com/mcp, egress: [https://example.com]",
+            TransportSpec::from(HttpSpec::new(
+                "https://example.com/mcp".parse().unwrap(),
+                vec!["https://example.com".parse().unwrap()],
+            )),
+        ),
+        (
+            "command: /usr/bin/node, args: [b]",
+            StdioSpec::new("/usr/bin/node", ["b"]).into(),
+        ),
+    ] {
+        let text = format!("mcp: {{servers: [{{name: a, {fields}}}]}}\n");
+        let normalized = run("a.yaml", &text, &Options::default());
+        let [spec] = &normalized.specs[..] else {
+            panic!("{:?}", normalized.diagnostics)
+        };
+        let origin = spec.origin.clone();
+        let given = ServerSpec {
+            origin,
+            ..ServerSpec::new("a".parse().unwrap(), transport)
+        };
+        assert_eq!(*spec, given);
+        assert_eq!(spec.fingerprint(), given.fingerprint());
+    }
 }

@@ -14,14 +14,11 @@ mod session;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use portcullis_blobs::MemStore;
-use portcullis_config::{
-    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
-};
+use portcullis_config::{NoEnvironment, Protocol, ServerSpec, StdioSpec, Template, Timeouts};
 use portcullis_gateway::GatewayError;
 use portcullis_policy::{DecisionPoint, PolicyFile};
-use portcullis_router::{Router, RouterOptions, ShapeOptions};
-use portcullis_testkit::{Script, serve_stdio};
-use portcullis_types::{AgentId, Tier};
+use portcullis_router::{Router, RouterOptions};
+use portcullis_testkit::{OwnServer, Script, play_given};
 use serde_json::{Value, json};
 use tokio::{
     io::{
@@ -31,64 +28,27 @@ use tokio::{
     time::timeout,
 };
 
-const SCRIPT: &str = "SCRIPT";
 const PATIENCE: Duration = Duration::from_secs(20);
 /// MCP 2026-07-28, base protocol: what a modern client says with each request.
 const MODERN: &str = "2026-07-28";
 
-/// No test by itself: the other tests start this program again, with a script, as their server.
+/// What the other tests start as their servers. No test by itself.
 #[test]
 fn scripted_server() -> ExitCode {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the edge of the scripted server's own process"
-    )]
-    let Ok(script) = std::env::var(SCRIPT) else {
-        return ExitCode::SUCCESS;
-    };
-    serve_stdio(&Script::from_json(&script).unwrap())
-}
-
-struct Host;
-
-impl Sources for Host {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn file(&self, _: &str) -> Option<String> {
-        None
-    }
+    play_given()
 }
 
 fn scripted(script: &Script) -> ServerSpec {
-    let args = [
-        "--exact",
-        "scripted_server",
-        "--nocapture",
-        "-q",
-        "--test-threads=2",
-    ];
+    let own = OwnServer::new("scripted_server", script).unwrap();
+    let (name, value) = own.variable;
+    let stdio = StdioSpec {
+        env: [(name, Template::literal(&value))].into(),
+        ..StdioSpec::new(own.program, own.args)
+    };
     ServerSpec {
-        id: script.name.parse().unwrap(),
-        display_name: script.name.clone(),
-        description: None,
-        transport: TransportSpec::Stdio(StdioSpec {
-            program: std::env::current_exe().unwrap(),
-            args: args.map(Template::literal).to_vec(),
-            env: [(SCRIPT.to_owned(), Template::literal(&script.to_json()))].into(),
-            inherit_env: [].into(),
-            cwd: None,
-        }),
         timeouts: Timeouts::uniform(PATIENCE),
         protocol: Protocol::Initialize,
-        enabled: true,
-        disabled_tools: [].into(),
-        disabled_auto_approve_tools: [].into(),
-        origin: Origin::default(),
-        isolation: Default::default(),
-        limits: Default::default(),
-        profile: Default::default(),
+        ..ServerSpec::new(script.name.parse().unwrap(), stdio)
     }
 }
 
@@ -109,21 +69,8 @@ impl Client {
             name: "team.rules".to_owned(),
             text: rules.to_owned(),
         };
-        let options = RouterOptions {
-            policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
-            store: Arc::new(MemStore::default()),
-            blob_tag: None,
-            shape: ShapeOptions::default(),
-            approval: None,
-            elicitation: None,
-            agent: AgentId::default(),
-            tier: Tier::RequestApproval,
-            sources: Arc::new(Host),
-            lifecycle: None,
-            egress: None,
-            policy_folder: None,
-            keeping: Default::default(),
-        };
+        let policies = Arc::new(DecisionPoint::load(&[rules]).unwrap());
+        let options = RouterOptions::new(policies, Arc::new(MemStore::default()), Arc::new(NoEnvironment));
         let router = Arc::new(Router::start(vec![scripted(script)], options).await.unwrap());
         router.settled().await;
         let (ours, theirs) = duplex(1024 * 1024);

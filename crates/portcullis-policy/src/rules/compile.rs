@@ -53,10 +53,7 @@ fn compile_for(purpose: Purpose, file: &PolicyFile, errors: &mut Vec<PolicyError
         for draft in drafts(&rule) {
             match draft.policy(&names, purpose, file, line, &rule) {
                 Ok(policy) => compiled.policies.push(policy),
-                Err(error) => {
-                    let problem = PolicyProblem::Internal(format!("the rule cannot be compiled: {error}"));
-                    errors.push(PolicyError::new(&file.name, line, problem));
-                }
+                Err(problem) => errors.push(PolicyError::new(&file.name, line, problem)),
             }
         }
     }
@@ -70,6 +67,10 @@ fn compile_for(purpose: Purpose, file: &PolicyFile, errors: &mut Vec<PolicyError
 /// # Errors
 /// All that is wrong in the file, each with its line.
 pub fn compile_rules(file: &PolicyFile) -> Result<String, PolicyErrors> {
+    crate::depth::with_room(&file.name, || text_of(file))
+}
+
+fn text_of(file: &PolicyFile) -> Result<String, PolicyErrors> {
     let mut errors = Vec::new();
     crate::source::check_text(file, &mut errors);
     let compiled = compile_for(Purpose::Read, file, &mut errors);
@@ -224,24 +225,36 @@ impl Draft<'_> {
         file: &PolicyFile,
         line: usize,
         rule: &Rule,
-    ) -> Result<LoadedPolicy, pst::PstConstructionError> {
+    ) -> Result<LoadedPolicy, PolicyProblem> {
         let id = format!("{}#L{line}{}", file.name, self.suffix);
         let description = rule.to_string();
-        let mut template = self.template(names, &id)?;
-        if purpose == Purpose::Read {
-            template = template.with_annotations(BTreeMap::from([
-                ("id".to_owned(), pst::SmolStr::from(id.as_str())),
-                ("description".to_owned(), pst::SmolStr::from(description.as_str())),
-            ]));
-        }
-        let policy = Policy::from_pst(pst::Policy::Static(template.try_into()?))?;
+        let policy = self.tree(names, purpose, &id, &description);
+        let policy = policy
+            .map_err(|error| PolicyProblem::Internal(format!("the rule cannot be compiled: {error}")))?;
         let reference = PolicyRef {
             id,
             file: file.name.clone(),
             line,
             description,
         };
-        Ok(LoadedPolicy { policy, reference })
+        LoadedPolicy::new(policy, reference)
+    }
+
+    fn tree(
+        &self,
+        names: &Names,
+        purpose: Purpose,
+        id: &str,
+        description: &str,
+    ) -> Result<Policy, pst::PstConstructionError> {
+        let mut template = self.template(names, id)?;
+        if purpose == Purpose::Read {
+            template = template.with_annotations(BTreeMap::from([
+                ("id".to_owned(), pst::SmolStr::from(id)),
+                ("description".to_owned(), pst::SmolStr::from(description)),
+            ]));
+        }
+        Policy::from_pst(pst::Policy::Static(template.try_into()?))
     }
 
     fn template(&self, names: &Names, id: &str) -> Result<pst::Template, pst::PstConstructionError> {

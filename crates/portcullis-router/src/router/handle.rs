@@ -69,6 +69,32 @@ pub struct RouterOptions {
     pub egress: Option<EgressRules>,
 }
 
+impl RouterOptions {
+    /// Nobody answers what must be asked, nothing outlives a run, and every limit is the default.
+    #[must_use]
+    pub fn new(
+        policies: Arc<DecisionPoint>,
+        store: Arc<dyn BlobStore>,
+        sources: Arc<dyn Sources + Send + Sync>,
+    ) -> Self {
+        Self {
+            policies,
+            policy_folder: None,
+            store,
+            blob_tag: None,
+            shape: ShapeOptions::default(),
+            approval: None,
+            elicitation: None,
+            agent: AgentId::default(),
+            tier: Tier::default(),
+            sources,
+            keeping: Keeping::default(),
+            lifecycle: None,
+            egress: None,
+        }
+    }
+}
+
 /// How a router keeps what it stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlobTag {

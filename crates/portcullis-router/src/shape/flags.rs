@@ -27,7 +27,8 @@ pub struct ShapeFlags {
     pub undecoded: usize,
     /// Binary blocks whose base64 was not canonical, and was read all the same.
     pub lenient_base64: usize,
-    /// Binary parts beyond the 1,024 of one result that go to the store. They stay as they came.
+    /// Binary parts beyond the 1,024 of one result that go to the store, and texts beyond the 64 MiB of one that are
+    /// looked through for data URLs. They stay as they came.
     pub left_inline: usize,
     /// References to blobs that the server wrote itself. They name what it cannot have stored.
     pub foreign_references: usize,
@@ -46,22 +47,29 @@ impl ShapeFlags {
 
     /// Counts what is in the strings of `json`, which may refer to `blobs`.
     pub(super) fn look_at(&mut self, json: &str, blobs: &[BlobInfo]) {
-        let ours: HashSet<BlobRef> = blobs.iter().map(|info| info.blob).collect();
+        let ours = ours(blobs);
         for token in json::strings(json) {
-            if token.raw.is_ascii() && !token.raw.contains('\\') && !token.raw.contains(PREFIX) {
-                continue;
-            }
-            let text = loose_text(token.raw);
-            for c in text.chars() {
-                self.count(c);
-            }
-            for (at, _) in text.match_indices(PREFIX) {
-                let reference = text
-                    .get(at..)
-                    .and_then(|rest| rest.get(..PREFIX.len() + HASH_DIGITS));
-                let blob = reference.and_then(|reference| reference.parse::<BlobRef>().ok());
-                self.foreign_references += usize::from(blob.is_some_and(|blob| !ours.contains(&blob)));
-            }
+            self.string(token.raw, &ours);
+        }
+    }
+
+    /// What is in one JSON string, its quotes included.
+    fn string(&mut self, raw: &str, ours: &HashSet<BlobRef>) {
+        // Of ASCII only the delete character stands in JSON without an escape and is one of those that count.
+        let is_plain = raw.is_ascii() && memchr::memchr2(b'\\', 0x7F, raw.as_bytes()).is_none();
+        if is_plain && !raw.contains(PREFIX) {
+            return;
+        }
+        let text = loose_text(raw);
+        for c in text.chars() {
+            self.count(c);
+        }
+        for (at, _) in text.match_indices(PREFIX) {
+            let reference = text
+                .get(at..)
+                .and_then(|rest| rest.get(..PREFIX.len() + HASH_DIGITS));
+            let blob = reference.and_then(|reference| reference.parse::<BlobRef>().ok());
+            self.foreign_references += usize::from(blob.is_some_and(|blob| !ours.contains(&blob)));
         }
     }
 
@@ -95,6 +103,91 @@ impl ShapeFlags {
             _ => {}
         }
     }
+}
+
+/// Counts what is in a string that does not lie in memory.
+pub(super) struct InPieces<'f> {
+    flags: &'f mut ShapeFlags,
+    ours: HashSet<BlobRef>,
+    /// A quote, and what was not looked at yet.
+    held: Vec<u8>,
+}
+
+impl<'f> InPieces<'f> {
+    pub(super) fn new(flags: &'f mut ShapeFlags, blobs: &[BlobInfo]) -> Self {
+        Self {
+            flags,
+            ours: ours(blobs),
+            held: vec![b'"'],
+        }
+    }
+
+    /// More of the string's raw text, cut anywhere.
+    pub(super) fn piece(&mut self, raw: &[u8]) {
+        self.held.extend_from_slice(raw);
+        let cut = part(&self.held);
+        let rest = self.held.split_off(cut);
+        self.look();
+        self.held.extend_from_slice(&rest);
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(mut self) {
+        self.look();
+    }
+
+    fn look(&mut self) {
+        self.held.push(b'"');
+        self.flags
+            .string(&String::from_utf8_lossy(&self.held), &self.ours);
+        self.held.truncate(1);
+    }
+}
+
+/// How much of a string's raw text may be looked at apart from what follows: whole characters and escapes, no half of a
+/// pair, and not the beginning of a reference, unless that were one among very many letters and digits.
+fn part(raw: &[u8]) -> usize {
+    const NEAR_BYTES: usize = 1_024;
+    let (mut at, mut whole, mut before_other) = (1, 1, 1);
+    while let Some(byte) = raw.get(at) {
+        let length = match byte {
+            b'\\' if raw.get(at + 1) == Some(&b'u') => 6,
+            b'\\' => 2,
+            0xC0..0xE0 => 2,
+            0xE0..0xF0 => 3,
+            0xF0.. => 4,
+            _ => 1,
+        };
+        let Some(unit) = raw.get(at..at + length) else {
+            break;
+        };
+        if !byte.is_ascii_alphanumeric() && !matches!(byte, b':' | b'\\') {
+            before_other = at;
+        }
+        at += length;
+        let is_first_half = matches!(
+            unit,
+            [
+                b'\\',
+                b'u',
+                b'd' | b'D',
+                b'8'..=b'9' | b'a'..=b'b' | b'A'..=b'B',
+                ..,
+            ]
+        );
+        if !is_first_half {
+            whole = at;
+        }
+    }
+    if raw.len() - before_other <= NEAR_BYTES {
+        before_other
+    } else {
+        whole
+    }
+}
+
+fn ours(blobs: &[BlobInfo]) -> HashSet<BlobRef> {
+    blobs.iter().map(|info| info.blob).collect()
 }
 
 const PREFIX: &str = "blob:blake3:";
@@ -168,6 +261,7 @@ mod tests {
         );
         check(r#"["\u001b[31mred\u0007"]"#, ShapeFlags { control: 2, ..none });
         check("[\"\u{7f}\u{85}\"]", ShapeFlags { control: 2, ..none });
+        check("[\"\u{7f}\"]", ShapeFlags { control: 1, ..none });
         check("{\"\u{202e}gpj\":\"\\u2066\"}", ShapeFlags { bidi: 2, ..none });
         check(
             "[\"hi\u{e0041}\", \"\\udb40\\udc42\"]",
@@ -177,6 +271,35 @@ mod tests {
             "[\"a\u{200b}b\\ufeff\u{e0100}\"]",
             ShapeFlags { invisible: 3, ..none },
         );
+    }
+
+    /// However the pieces of it are cut.
+    #[test]
+    fn a_string_in_pieces_has_what_it_has_as_a_whole() {
+        let reference = BlobRef(Hash::of(b"of another")).to_string();
+        for text in [
+            r#"\u001b[31mred\u0007 \\u001b \\\u001b \" \/ \ud800 \udb40\udc41 é \udfff"#.to_owned(),
+            "\u{202e}gpj \\u2066 hi\u{e0041}\u{200b}\u{feff}日本\u{7f}".to_owned(),
+            format!(
+                "see {reference}, {reference}{} or {}",
+                "0".repeat(2_000),
+                reference.replacen(':', "\\u003a", 1)
+            ),
+            r"\u001b".repeat(3_000) + r"\udb40\udc41".repeat(3_000).as_str(),
+            String::new(),
+        ] {
+            let mut whole = ShapeFlags::default();
+            whole.look_at(&format!("[\"{text}\"]"), &[]);
+            for size in [1, 2, 7, 61, 4_096, 1 << 20] {
+                let mut flags = ShapeFlags::default();
+                let mut looking = InPieces::new(&mut flags, &[]);
+                text.as_bytes()
+                    .chunks(size)
+                    .for_each(|piece| looking.piece(piece));
+                looking.end();
+                assert_eq!(flags, whole, "{size}: {}", text.get(..60).unwrap_or(&text));
+            }
+        }
     }
 
     #[test]

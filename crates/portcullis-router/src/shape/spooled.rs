@@ -10,7 +10,7 @@ use portcullis_blobs::{BlobRef, BlobStore, sniff};
 use serde_json::value::RawValue;
 
 use super::{
-    BlobInfo, ShapeError, Shaper,
+    BlobInfo, InPieces, ShapeError, ShapeFlags, Shaper,
     find::Place,
     json::{self, StringToken},
     media,
@@ -131,6 +131,26 @@ impl Spools {
             Ok::<_, ShapeError>(())
         })?;
         utf8(text).map(Cow::Owned)
+    }
+
+    /// Counts what is in the texts that never lie in memory.
+    pub(super) fn look_at_texts(
+        &self,
+        json: &str,
+        flags: &mut ShapeFlags,
+        blobs: &[BlobInfo],
+    ) -> Result<(), ShapeError> {
+        let found = self.markers(json);
+        let texts = found.iter().filter_map(|token| self.get(token.raw));
+        for text in texts.filter(|spooled| matches!(spooled.kind, Kind::Text)) {
+            let mut looking = InPieces::new(flags, blobs);
+            text.text(|piece| {
+                looking.piece(piece);
+                Ok::<_, ShapeError>(())
+            })?;
+            looking.end();
+        }
+        Ok(())
     }
 
     /// Stores `json` with its strings back, never holding them in memory.

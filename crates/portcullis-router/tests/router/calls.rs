@@ -293,25 +293,7 @@ async fn what_is_not_there_is_said_so() {
 async fn a_disabled_server_refuses_at_once() {
     let mut spec = scripted(&tools(&["t"]));
     spec.enabled = false;
-    let rules = PolicyFile {
-        name: "r.rules".to_owned(),
-        text: "allow mcp.*\n".to_owned(),
-    };
-    let options = RouterOptions {
-        egress: None,
-        policy_folder: None,
-        keeping: Default::default(),
-        policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
-        store: Arc::new(MemStore::default()),
-        blob_tag: None,
-        shape: ShapeOptions::default(),
-        approval: None,
-        elicitation: None,
-        agent: AgentId::default(),
-        tier: Tier::RequestApproval,
-        sources: Arc::new(Host),
-        lifecycle: None,
-    };
+    let options = options("allow mcp.*\n", None);
     let router = Router::start(vec![spec], options).await.unwrap();
     let request = CallRequest::new("mcp.s.t".parse().unwrap(), "{}");
     let error = timeout(Duration::from_secs(2), router.call(request))

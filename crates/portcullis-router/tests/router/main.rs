@@ -14,75 +14,37 @@ mod watch;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use portcullis_blobs::{BlobStore, MemStore, TagName};
-use portcullis_config::{
-    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
-};
+use portcullis_config::{NoEnvironment, Protocol, ServerSpec, StdioSpec, Template, Timeouts};
 use portcullis_policy::{DecisionPoint, PolicyFile};
 use portcullis_router::{
     ApprovalHandler, BlobTag, CallError, CallOutcome, CallRequest, EventRecord, EventStream, Keeping, Router,
     RouterOptions, ShapeOptions,
 };
 use portcullis_supervisor::LifecycleOptions;
-use portcullis_testkit::{Script, serve_stdio};
-use portcullis_types::{AgentId, Tier};
+use portcullis_testkit::{OwnServer, Script, play_given};
 use tokio::time::timeout;
 
-const SCRIPT: &str = "SCRIPT";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// No test by itself: the other tests start this program again, with a script, as their server.
+/// What the other tests start as their servers. No test by itself.
 #[test]
 fn scripted_server() -> ExitCode {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the edge of the scripted server's own process"
-    )]
-    let Ok(script) = std::env::var(SCRIPT) else {
-        return ExitCode::SUCCESS;
-    };
-    serve_stdio(&Script::from_json(&script).unwrap())
-}
-
-struct Host;
-
-impl Sources for Host {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn file(&self, _: &str) -> Option<String> {
-        None
-    }
+    play_given()
 }
 
 fn scripted(script: &Script) -> ServerSpec {
-    let args = [
-        "--exact",
-        "scripted_server",
-        "--nocapture",
-        "-q",
-        "--test-threads=2",
-    ];
+    let own = OwnServer::new("scripted_server", script).unwrap();
+    let (name, value) = own.variable;
+    let stdio = StdioSpec {
+        env: [(name, Template::literal(&value))].into(),
+        ..StdioSpec::new(own.program, own.args)
+    };
     ServerSpec {
-        id: script.name.parse().unwrap(),
-        display_name: script.name.clone(),
-        description: None,
-        transport: TransportSpec::Stdio(StdioSpec {
-            program: std::env::current_exe().unwrap(),
-            args: args.map(Template::literal).to_vec(),
-            env: [(SCRIPT.to_owned(), Template::literal(&script.to_json()))].into(),
-            inherit_env: [].into(),
-            cwd: None,
-        }),
         timeouts: Timeouts::uniform(PATIENCE),
         protocol: Protocol::Initialize,
-        enabled: true,
         disabled_tools: ["off".to_owned()].into(),
         disabled_auto_approve_tools: ["floored".to_owned()].into(),
-        origin: Origin::default(),
-        isolation: Default::default(),
-        limits: Default::default(),
-        profile: Default::default(),
+        ..ServerSpec::new(script.name.parse().unwrap(), stdio)
     }
 }
 
@@ -92,27 +54,19 @@ fn options(rules: &str, approval: Option<Arc<dyn ApprovalHandler>>) -> RouterOpt
         name: "team.rules".to_owned(),
         text: rules.to_owned(),
     };
+    let policies = Arc::new(DecisionPoint::load(&[rules]).unwrap());
     RouterOptions {
-        egress: None,
-        policy_folder: None,
-        keeping: Keeping::default(),
-        policies: Arc::new(DecisionPoint::load(&[rules]).unwrap()),
-        store: Arc::new(MemStore::default()),
         blob_tag: Some(BlobTag {
             name: TagName::session("router").unwrap(),
             life: None,
         }),
-        shape: ShapeOptions::default(),
         approval,
-        elicitation: None,
-        agent: AgentId::default(),
-        tier: Tier::RequestApproval,
-        sources: Arc::new(Host),
         lifecycle: Some(LifecycleOptions {
             base: Duration::from_millis(20),
             cap: Duration::from_millis(40),
             ..LifecycleOptions::default()
         }),
+        ..RouterOptions::new(policies, Arc::new(MemStore::default()), Arc::new(NoEnvironment))
     }
 }
 

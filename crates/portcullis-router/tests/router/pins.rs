@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use portcullis_config::TransportSpec;
 use portcullis_router::{Event, HookAnswer, PersonAnswer};
 use portcullis_state::{FirstSight, State, Trusting};
 use portcullis_testkit::{Behaviour, Shown, Tool};

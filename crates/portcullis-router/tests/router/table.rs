@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use portcullis_router::{ApprovalRequest, HookAnswer, PersonAnswer};
 use portcullis_state::{FirstSight, SeenTool, Sighting, State};
 use portcullis_testkit::{Behaviour, Tool};
-use portcullis_types::Hash;
+use portcullis_types::{AgentId, Hash, Tier};
 
 use super::*;
 

@@ -1,12 +1,12 @@
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use futures::StreamExt;
-use portcullis_config::{HttpSpec, Sources, Template};
+use portcullis_config::{HttpSpec, NoEnvironment, Template};
 use portcullis_egress::EgressLog;
 use rmcp::{
     RoleClient, ServiceExt,
@@ -114,13 +114,7 @@ fn whole(bytes: &[u8]) -> bool {
 
 fn spec(address: SocketAddr) -> HttpSpec {
     let url = Url::parse(&format!("http://{address}/mcp")).unwrap();
-    HttpSpec {
-        url,
-        headers: BTreeMap::new(),
-        egress: vec![format!("http://{address}").parse().unwrap()].into(),
-        proxy: None,
-        root_certificates: Vec::new(),
-    }
+    HttpSpec::new(url, vec![format!("http://{address}").parse().unwrap()])
 }
 
 /// What a test that looks at none of it connects with.
@@ -133,18 +127,6 @@ fn terms() -> HttpTerms {
         patience: Duration::from_secs(10),
         complaint: Complaint::default(),
         spool: None,
-    }
-}
-
-struct Nothing;
-
-impl Sources for Nothing {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn file(&self, _: &str) -> Option<String> {
-        None
     }
 }
 
@@ -187,7 +169,7 @@ async fn post(
 /// fault that the ticket tells, and whether the call counts as sent.
 async fn outcome(answer: Vec<u8>, session: Option<&str>) -> (String, Option<WireFault>, bool) {
     let server = Server::new(move |_| answer.clone()).await;
-    let client = http_client(&server.spec(), &Nothing, terms()).unwrap();
+    let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
     let ticket = Arc::new(Ticket::default());
     let text = match post(&client, &server.spec().url, session, &ticket).await {
         Ok(StreamableHttpPostResponse::Accepted) => "accepted".to_owned(),
@@ -494,7 +476,7 @@ async fn a_connection_that_is_not_made_leaves_the_call_unsent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let spec = spec(listener.local_addr().unwrap());
     drop(listener);
-    let client = http_client(&spec, &Nothing, terms()).unwrap();
+    let client = http_client(&spec, &NoEnvironment, terms()).unwrap();
     let ticket = Arc::new(Ticket::default());
     let error = post(&client, &spec.url, None, &ticket).await.unwrap_err();
     assert!(
@@ -511,7 +493,7 @@ async fn a_connection_that_is_not_made_leaves_the_call_unsent() {
     );
     // Withdrawn, it never goes out.
     let server = Server::new(|_| reply("202 Accepted", JSON, b"")).await;
-    let client = http_client(&server.spec(), &Nothing, terms()).unwrap();
+    let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
     assert!(post(&client, &server.spec().url, None, &ticket).await.is_err());
     assert!(server.seen().is_empty());
 }
@@ -524,7 +506,7 @@ async fn arguments_and_configured_headers_go_out_as_they_are() {
         .insert("X-Api-Key".to_owned(), Template::literal("k3y"));
     spec.headers
         .insert("Authorization".to_owned(), Template::literal("Bearer t0ken"));
-    let client = http_client(&spec, &Nothing, terms()).unwrap();
+    let client = http_client(&spec, &NoEnvironment, terms()).unwrap();
     post(&client, &spec.url, Some("s1"), &Arc::default())
         .await
         .unwrap();
@@ -559,7 +541,7 @@ fn what_cannot_be_set_up_is_said_before_anything_is_sent() {
     ] {
         let mut spec = spec(address);
         spec.headers.insert(name.to_owned(), Template::parse(value));
-        let error = http_client(&spec, &Nothing, terms())
+        let error = http_client(&spec, &NoEnvironment, terms())
             .err()
             .map(|error| error.to_string())
             .unwrap();
@@ -568,7 +550,7 @@ fn what_cannot_be_set_up_is_said_before_anything_is_sent() {
     }
     let mut elsewhere = spec(address);
     elsewhere.egress = vec!["example.com".parse().unwrap()].into();
-    let error = http_client(&elsewhere, &Nothing, terms())
+    let error = http_client(&elsewhere, &NoEnvironment, terms())
         .err()
         .map(|error| error.to_string())
         .unwrap();
@@ -611,7 +593,7 @@ fn legacy(request: &str) -> Vec<u8> {
 #[tokio::test]
 async fn the_sdk_shakes_hands_lists_and_calls_over_it() {
     let server = Server::new(legacy).await;
-    let transport = connect_http(&server.spec(), &Nothing, terms()).unwrap();
+    let transport = connect_http(&server.spec(), &NoEnvironment, terms()).unwrap();
     let running = tokio::time::timeout(Duration::from_secs(10), ().serve(transport))
         .await
         .unwrap()
@@ -663,7 +645,7 @@ async fn a_stream_that_keeps_ending_empty_is_opened_ever_more_slowly() {
         reply("200 OK", EVENTS, bodies[turn % bodies.len()])
     })
     .await;
-    let client = http_client(&server.spec(), &Nothing, terms()).unwrap();
+    let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
     let url: Arc<str> = server.spec().url.as_str().into();
     let mut pauses = Vec::new();
     for _ in 0..10 {
@@ -681,5 +663,5 @@ async fn a_stream_that_keeps_ending_empty_is_opened_ever_more_slowly() {
 
 const _: fn() = || {
     fn is_transport<T: rmcp::transport::Transport<RoleClient>>(_: T) {}
-    let _ = |spec: HttpSpec| connect_http(&spec, &Nothing, terms()).map(is_transport);
+    let _ = |spec: HttpSpec| connect_http(&spec, &NoEnvironment, terms()).map(is_transport);
 };

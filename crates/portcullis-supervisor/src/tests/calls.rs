@@ -109,12 +109,12 @@ async fn the_hubs_environment_stays_with_the_hub() {
     let seen = environment(&rig.call("s", "t", "{}").await.unwrap());
     assert_eq!(
         seen.keys().map(String::as_str).collect::<Vec<_>>(),
-        ["PATH", SCRIPT]
+        ["PATH", "PORTCULLIS_TESTKIT_SCRIPT"]
     );
 
     let sh = Path::new("/bin/sh");
     let print = r#"read -r line; env | tr '\n' ' ' >&2; exit 1"#;
-    let mut rig = Rig::start([stdio("bare", sh, &["-c", print], &[])]).await;
+    let mut rig = Rig::start([stdio("bare", sh, &["-c", print])]).await;
     let (reason, _) = rig.until("bare", "backing_off").await;
     assert!(
         reason.contains("PATH=") && !reason.contains("CANARY") && !reason.contains("CARGO"),

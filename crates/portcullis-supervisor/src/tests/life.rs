@@ -391,7 +391,7 @@ async fn a_handshake_that_fails_says_how() {
     let mut slow = scripted(&Script::new("slow").handshake(Handshake::Hang));
     slow.timeouts.connect = Duration::from_millis(100);
     let sh = Path::new("/bin/sh");
-    let loud = stdio("loud", sh, &["-c", "echo 'no licence found' >&2; exit 9"], &[]);
+    let loud = stdio("loud", sh, &["-c", "echo 'no licence found' >&2; exit 9"]);
     let mut rig = Rig::start([scripted(&refuses), slow, loud]).await;
     for _ in 0..3 {
         let (server, reason) = loop {
@@ -459,7 +459,7 @@ async fn what_cannot_be_started_says_why() {
             .env
             .insert("API_KEY".to_owned(), Template::parse("x${env:NOT_THERE}"));
     }
-    let missing = stdio("missing", &PathBuf::from("/nowhere/to/be/found"), &[], &[]);
+    let missing = stdio("missing", &PathBuf::from("/nowhere/to/be/found"), &[]);
     let mut rig = Rig::start([unset, missing]).await;
     for _ in 0..2 {
         let (server, reason) = loop {

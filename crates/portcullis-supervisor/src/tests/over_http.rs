@@ -6,16 +6,9 @@ use portcullis_testkit::{BadReply, Behaviour, HttpReplies, HttpServer, Tool};
 use super::*;
 
 pub(super) fn reached(server: &HttpServer) -> ServerSpec {
-    let mut spec = stdio("s", Path::new("/nowhere"), &[], &[]);
     let origin = format!("http://{}", server.address());
-    spec.transport = TransportSpec::Http(HttpSpec {
-        url: server.url().parse().unwrap(),
-        headers: BTreeMap::new(),
-        egress: vec![origin.parse().unwrap()].into(),
-        proxy: None,
-        root_certificates: Vec::new(),
-    });
-    spec
+    let http = HttpSpec::new(server.url().parse().unwrap(), vec![origin.parse().unwrap()]);
+    of_older_era("s", http)
 }
 
 #[tokio::test]

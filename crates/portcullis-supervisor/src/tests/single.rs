@@ -200,10 +200,10 @@ async fn a_turn_closes_its_connection_whatever_comes_of_it() {
 #[tokio::test]
 async fn what_cannot_be_connected_to_says_why_and_leaves_nothing() {
     let sh = Path::new("/bin/sh");
-    let loud = stdio("loud", sh, &["-c", "echo 'no licence' >&2; exit 9"], &[]);
+    let loud = stdio("loud", sh, &["-c", "echo 'no licence' >&2; exit 9"]);
     let mut off = loud.clone();
     off.enabled = false;
-    let mut slow = stdio("slow", sh, &["-c", "exec sleep 600"], &[]);
+    let mut slow = stdio("slow", sh, &["-c", "exec sleep 600"]);
     slow.timeouts.connect = Duration::from_millis(50);
     for (spec, told) in [
         (

@@ -6,9 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use portcullis_config::{
-    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
-};
+use portcullis_config::{Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts};
 use portcullis_testkit::Script;
 
 pub(crate) struct Host;
@@ -28,27 +26,16 @@ pub(crate) const MARK: &str = "STORM_MARK";
 
 /// A server that plays `script`, by this very program, with `mark` in its environment.
 pub(crate) fn spec(script: &Script, mark: &str, timeouts: Timeouts) -> ServerSpec {
-    let words = ["server", "--script", &script.to_json()].map(Template::literal);
+    let program = std::env::current_exe().unwrap();
+    let stdio = StdioSpec {
+        env: [(MARK.to_owned(), Template::literal(mark))].into(),
+        cwd: Some("/".into()),
+        ..StdioSpec::new(program, ["server", "--script", &script.to_json()])
+    };
     ServerSpec {
-        id: script.name.parse().unwrap(),
-        display_name: script.name.clone(),
-        description: None,
-        transport: TransportSpec::Stdio(StdioSpec {
-            program: std::env::current_exe().unwrap(),
-            args: words.into(),
-            env: [(MARK.to_owned(), Template::literal(mark))].into(),
-            inherit_env: Default::default(),
-            cwd: Some("/".into()),
-        }),
         timeouts,
         protocol: Protocol::Initialize,
-        enabled: true,
-        disabled_tools: Default::default(),
-        disabled_auto_approve_tools: Default::default(),
-        origin: Origin::default(),
-        isolation: Default::default(),
-        limits: Default::default(),
-        profile: Default::default(),
+        ..ServerSpec::new(script.name.parse().unwrap(), stdio)
     }
 }
 

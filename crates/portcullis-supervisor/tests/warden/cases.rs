@@ -1,50 +1,26 @@
-//! The cases, and who runs them.
+//! The cases.
 
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
-    os::unix::fs::PermissionsExt,
-    panic::catch_unwind,
-    path::PathBuf,
-    process::{Child, ChildStdout, Command, ExitCode, Stdio},
-    sync::OnceLock,
+    panic::UnwindSafe,
+    process::{Child, ChildStdout, Stdio},
     time::{Duration, Instant},
 };
 
 use crate::{
     hub::OPEN_FILES,
+    runner::{MOST, start_again},
     server::LEFT_BEHIND,
     survivors::{await_marked, await_none, marked, new_mark},
 };
 
-/// What the project promises.
-const MOST: Duration = Duration::from_secs(5);
-/// Nobody.
-const UNPRIVILEGED: &str = "65534";
-
-/// Runs the cases whose names hold one of `filters`, or all.
-pub(crate) fn run(filters: &[&str]) -> ExitCode {
-    let names: Vec<&str> = filters
-        .iter()
-        .copied()
-        .filter(|filter| !filter.starts_with('-'))
-        .collect();
-    let mut failed = 0;
-    for mode in ["close", "drop", "panic", "killed"] {
-        let name = format!("nothing_survives_{mode}");
-        if !names.is_empty() && !names.iter().any(|part| name.contains(part)) {
-            continue;
-        }
-        let outcome = if catch_unwind(|| check(mode)).is_ok() {
-            "ok"
-        } else {
-            "FAILED"
-        };
-        println!("test {name} ... {outcome}");
-        failed += usize::from(outcome != "ok");
-    }
-    println!("{failed} failed");
-    ExitCode::from(u8::from(failed > 0))
+/// One for each way in which a hub ends.
+pub(crate) fn all() -> impl Iterator<Item = (String, impl FnOnce() + UnwindSafe)> {
+    let modes = ["close", "drop", "panic", "killed"];
+    modes
+        .into_iter()
+        .map(|mode| (format!("nothing_survives_{mode}"), move || check(mode)))
 }
 
 /// A hub that ends in `mode`, as root where this is root and as nobody, with a server of each kind.
@@ -115,42 +91,20 @@ fn expect_line(said: &mut BufReader<ChildStdout>, line: &str) {
 }
 
 fn start_hub(mark: &str, mode: &str, server: &str, step_down: bool) -> (Child, BufReader<ChildStdout>) {
-    let mut command = Command::new(if step_down { "setpriv" } else { program() });
-    if step_down {
-        let user = [
-            format!("--reuid={UNPRIVILEGED}"),
-            format!("--regid={UNPRIVILEGED}"),
-        ];
-        command.args(user).args(["--clear-groups", "--", program()]);
-    }
-    command
-        .args(["hub", mark, mode, server])
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    if mode == "panic" {
-        // Its message and its stack are of no use to anybody.
-        command.stderr(Stdio::null()).env("RUST_BACKTRACE", "0");
-    }
-    let mut hub = command
-        .spawn()
-        .expect("`setpriv` of util-linux, to try this as an unprivileged user");
+    let mut hub = start_again(step_down, |command| {
+        command
+            .args(["hub", mark, mode, server])
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if mode == "panic" {
+            // Its message and its stack are of no use to anybody.
+            command.stderr(Stdio::null()).env("RUST_BACKTRACE", "0");
+        }
+        command
+    });
     let said = BufReader::new(hub.stdout.take().unwrap());
     (hub, said)
-}
-
-/// This program, where everybody may execute it.
-fn program() -> &'static str {
-    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, program) = PROGRAM.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let program = folder.path().join("parts");
-        fs::copy("/proc/self/exe", &program).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        (folder, program)
-    });
-    program.to_str().unwrap()
 }
 
 /// Waits until so many processes carry `mark`.

@@ -2,27 +2,13 @@
 
 use std::{io::BufRead, process::ExitCode, sync::Arc, time::Duration};
 
-use portcullis_config::{
-    Origin, Protocol, ServerSpec, Sources, StdioSpec, Template, Timeouts, TransportSpec,
-};
+use portcullis_config::{NoEnvironment, Protocol, ServerSpec, StdioSpec, Timeouts};
 use portcullis_supervisor::{StopSequence, Supervisor, SupervisorOptions};
 use portcullis_testkit::{AtEof, Behaviour, Process, Script, Tool};
 use tokio::{sync::mpsc, time::Instant};
 
 /// How many descriptors each server may have.
 pub(crate) const OPEN_FILES: u64 = 97;
-
-struct Host;
-
-impl Sources for Host {
-    fn variable(&self, name: &str) -> Option<String> {
-        (name == "PATH").then(|| "/usr/bin:/bin".to_owned())
-    }
-
-    fn file(&self, _: &str) -> Option<String> {
-        None
-    }
-}
 
 /// Connects to a server of the kind `server`, says so, and ends as `mode` says at the end of its input.
 pub(crate) fn play(mark: &str, mode: &str, server: &str) -> ExitCode {
@@ -31,7 +17,7 @@ pub(crate) fn play(mark: &str, mode: &str, server: &str) -> ExitCode {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let mut options = SupervisorOptions::new(Arc::new(Host));
+        let mut options = SupervisorOptions::new(Arc::new(NoEnvironment));
         assert!(
             format!("{:?}", options.spawner).contains("WardenSpawner"),
             "the default where `init` was called"
@@ -96,23 +82,8 @@ fn spec(mark: &str, server: &str) -> ServerSpec {
     };
     let args = args.into_iter().chain(["--script".to_owned(), script.to_json()]);
     ServerSpec {
-        id: "server".parse().unwrap(),
-        display_name: "server".to_owned(),
-        description: None,
-        transport: TransportSpec::Stdio(StdioSpec {
-            program: program.into(),
-            args: args.map(|arg| Template::parse(&arg)).collect(),
-            env: Default::default(),
-            inherit_env: Default::default(),
-            cwd: None,
-        }),
         timeouts: Timeouts::uniform(Duration::from_secs(20)),
         protocol: Protocol::Initialize,
-        enabled: true,
-        disabled_tools: Default::default(),
-        disabled_auto_approve_tools: Default::default(),
-        origin: Origin::default(),
-        isolation: Default::default(),
         limits: portcullis_config::Limits {
             // Seen by the case, and enough for every server here.
             process: portcullis_config::ProcessLimits {
@@ -121,6 +92,6 @@ fn spec(mark: &str, server: &str) -> ServerSpec {
             },
             ..Default::default()
         },
-        profile: Default::default(),
+        ..ServerSpec::new("server".parse().unwrap(), StdioSpec::new(program, args))
     }
 }

@@ -1,14 +1,11 @@
-//! The cases, and who runs them.
+//! The cases.
 
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
-    panic::catch_unwind,
-    path::PathBuf,
-    process::{Child, Command, ExitCode, Stdio},
-    sync::OnceLock,
-    time::{Duration, Instant},
+    process::{Child, ExitCode, Stdio},
+    time::Instant,
 };
 
 use portcullis_warden::{Error, Limits, Order, Program, Report, STOP, Step, Warden};
@@ -16,14 +13,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     hub::{launch, next_report, order, start},
+    runner::{self, MOST, program, start_again},
     server::LEFT_BEHIND,
     survivors::{await_marked, await_none, marked, new_mark},
 };
-
-/// What the project promises.
-const MOST: Duration = Duration::from_secs(5);
-/// Nobody.
-const UNPRIVILEGED: &str = "65534";
 
 /// Runs the cases whose names hold one of `filters`, or all.
 pub(crate) fn run(filters: &[&str]) -> ExitCode {
@@ -74,40 +67,7 @@ pub(crate) fn run(filters: &[&str]) -> ExitCode {
             crate::figures::warden_and_keepers_are_small,
         ),
     ];
-    let names: Vec<&str> = filters
-        .iter()
-        .copied()
-        .filter(|filter| !filter.starts_with('-'))
-        .collect();
-    let mut failed = 0;
-    for (name, case) in cases {
-        if !names.is_empty() && !names.iter().any(|part| name.contains(part)) {
-            continue;
-        }
-        let outcome = if catch_unwind(case).is_ok() {
-            "ok"
-        } else {
-            "FAILED"
-        };
-        println!("test {name} ... {outcome}");
-        failed += usize::from(outcome != "ok");
-    }
-    println!("{failed} failed");
-    ExitCode::from(u8::from(failed > 0))
-}
-
-/// This program, where everybody may execute it.
-pub(crate) fn program() -> &'static str {
-    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, program) = PROGRAM.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let program = folder.path().join("parts");
-        fs::copy("/proc/self/exe", &program).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        (folder, program)
-    });
-    program.to_str().unwrap()
+    runner::run(filters, cases)
 }
 
 /// A hub that ends in `mode`, as root where this is root and as nobody, with a server of either kind.
@@ -142,22 +102,13 @@ fn check_end(mode: &str) {
 }
 
 fn start_hub(mark: &str, mode: &str, step_down: bool) -> Child {
-    let mut command = Command::new(if step_down { "setpriv" } else { program() });
-    if step_down {
-        let user = [
-            format!("--reuid={UNPRIVILEGED}"),
-            format!("--regid={UNPRIVILEGED}"),
-        ];
-        command.args(user).args(["--clear-groups", "--", program()]);
-    }
-    command
-        .args(["hub", mark, mode])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .env("RUST_BACKTRACE", "0");
-    command
-        .spawn()
-        .expect("`setpriv` of util-linux, to try this as an unprivileged user")
+    start_again(step_down, |command| {
+        command
+            .args(["hub", mark, mode])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .env("RUST_BACKTRACE", "0")
+    })
 }
 
 fn warden() -> Warden {

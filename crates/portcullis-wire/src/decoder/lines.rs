@@ -11,6 +11,8 @@ pub(super) struct LineBuffer {
     /// Up to where there is no newline after `start`.
     // INVARIANT: start <= searched <= bytes.len(), and no newline stands in bytes[start..searched].
     searched: usize,
+    /// Whether too much left the line that is not finished. It never ends then.
+    took_too_much: bool,
     #[cfg(test)]
     work: Work,
 }
@@ -30,6 +32,8 @@ pub(super) enum Next<'a> {
     Line(&'a [u8]),
     /// The line at hand is over the limit, whether it ended or not.
     Overlong,
+    /// Too much has left the line at hand.
+    TookTooMuch,
     /// No whole line.
     Nothing,
 }
@@ -41,9 +45,15 @@ impl LineBuffer {
             bytes: Vec::new(),
             start: 0,
             searched: 0,
+            took_too_much: false,
             #[cfg(test)]
             work: Work::default(),
         }
+    }
+
+    /// Too much has left the line that is not finished, and nothing more of it comes.
+    pub(super) fn take_too_much(&mut self) {
+        self.took_too_much = true;
     }
 
     /// Takes the last `count` bytes away, which are of the line that is not finished.
@@ -89,6 +99,9 @@ impl LineBuffer {
             return Next::Overlong;
         }
         self.searched = after;
+        if newline.is_none() && self.took_too_much {
+            return Next::TookTooMuch;
+        }
         if newline.is_none() && !(ended && start < end) {
             return Next::Nothing;
         }
@@ -101,6 +114,7 @@ impl LineBuffer {
         self.bytes = Vec::new();
         self.start = 0;
         self.searched = 0;
+        self.took_too_much = false;
     }
 
     /// Drops what was read, where that is at least half, so that each byte is moved once on average.

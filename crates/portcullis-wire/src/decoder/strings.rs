@@ -1,7 +1,7 @@
 //! Takes long strings out of a line while it arrives, looking at nothing of lines that are short enough.
 
 use super::lines::LineBuffer;
-use crate::long::{LongStrings, MAX_LONG_STRINGS, marker};
+use crate::long::{LongStrings, MAX_LONG_STRINGS, MAX_TAKEN_BYTES, marker};
 
 mod check;
 
@@ -11,9 +11,12 @@ use check::{Check, Fault, Step};
 #[derive(Debug)]
 pub(super) struct StringFilter {
     max_string_bytes: usize,
+    max_taken_bytes: u64,
     at: At,
     /// How many strings left the line at hand.
     taken: usize,
+    /// How much they had, in bytes.
+    taken_bytes: u64,
 }
 
 /// Where in its line the stream is.
@@ -32,15 +35,23 @@ enum At {
     Bad(Fault),
     /// In a line that is no JSON from its start.
     Other,
+    /// Too much left the line. Nothing more is read.
+    TookTooMuch,
 }
 
 impl StringFilter {
     pub(super) fn new(max_string_bytes: usize) -> Self {
         Self {
             max_string_bytes,
+            max_taken_bytes: MAX_TAKEN_BYTES,
             at: At::Short { begun: 0 },
             taken: 0,
+            taken_bytes: 0,
         }
+    }
+
+    pub(super) fn max_taken_bytes(&self) -> u64 {
+        self.max_taken_bytes
     }
 
     /// Passes a chunk on to `lines`, and the long strings in it to `sink`.
@@ -59,6 +70,9 @@ impl StringFilter {
             let newline = memchr::memchr(b'\n', rest);
             let (segment, after) = rest.split_at(newline.unwrap_or(rest.len()));
             self.segment(segment, lines, sink);
+            if matches!(self.at, At::TookTooMuch) {
+                return;
+            }
             let Some((newline, after)) = after.split_first() else {
                 return;
             };
@@ -83,6 +97,7 @@ impl StringFilter {
         }
         self.at = At::Short { begun: 0 };
         self.taken = 0;
+        self.taken_bytes = 0;
     }
 
     /// A part of a line.
@@ -107,6 +122,7 @@ impl StringFilter {
         while let Some(ahead) = bytes.get(at..).filter(|ahead| !ahead.is_empty()) {
             match &mut self.at {
                 At::Short { .. } | At::Other => at = bytes.len(),
+                At::TookTooMuch => return,
                 At::Plain => match memchr::memchr(b'"', ahead) {
                     None => at = bytes.len(),
                     Some(quote) => {
@@ -137,7 +153,7 @@ impl StringFilter {
                 }
                 At::Long(check) => {
                     let step = check.read(ahead);
-                    at += self.step(ahead, step, sink);
+                    at += self.step(ahead, step, lines, sink);
                     stay = at;
                     // The closing quote stays.
                     at += usize::from(matches!(self.at, At::Plain));
@@ -146,6 +162,9 @@ impl StringFilter {
                     let (count, closed) = fault.pass(ahead, lines);
                     at += count;
                     stay = at;
+                    if !self.may_leave(count, lines) {
+                        return;
+                    }
                     if closed {
                         at += 1;
                         self.at = At::Plain;
@@ -164,7 +183,7 @@ impl StringFilter {
         let mut check = Check::default();
         let step = check.read(head);
         self.at = At::Long(check);
-        let used = self.step(head, step, sink);
+        let used = self.step(head, step, lines, sink);
         if let At::Bad(fault) = &mut self.at {
             // No quote ends it there, or it would have ended before.
             fault.pass(head.get(used..).unwrap_or_default(), lines);
@@ -172,7 +191,22 @@ impl StringFilter {
     }
 
     /// What was found in `bytes` of a long string; gives how many of them are done with.
-    fn step(&mut self, bytes: &[u8], step: Step, sink: &mut impl LongStrings) -> usize {
+    fn step(
+        &mut self,
+        bytes: &[u8],
+        step: Step,
+        lines: &mut LineBuffer,
+        sink: &mut impl LongStrings,
+    ) -> usize {
+        let leaving = match &step {
+            Step::More => bytes.len(),
+            Step::Closed { at } => *at,
+            Step::Bad { resume, .. } => *resume,
+        };
+        if !self.may_leave(leaving, lines) {
+            sink.abandon();
+            return bytes.len();
+        }
         match step {
             Step::More => {
                 sink.chunk(bytes);
@@ -190,6 +224,18 @@ impl StringFilter {
                 resume
             }
         }
+    }
+
+    /// Whether so many bytes more may leave the line, which has an end otherwise: a server that never ends a string is
+    /// as broken as one that never ends a line.
+    fn may_leave(&mut self, count: usize, lines: &mut LineBuffer) -> bool {
+        self.taken_bytes = self.taken_bytes.saturating_add(count as u64);
+        let may = self.taken_bytes <= self.max_taken_bytes;
+        if !may {
+            self.at = At::TookTooMuch;
+            lines.take_too_much();
+        }
+        may
     }
 }
 

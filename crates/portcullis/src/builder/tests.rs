@@ -18,6 +18,25 @@ async fn limits_that_cannot_be_read_start_nothing_unless_code_has_them() {
     let lost = || builder(["", ", blobs: {quotaBytes: 1 GB}"]);
     let options = FsOptions::default;
     let shape = ShapeOptions::default;
+    for (document, told) in [
+        (
+            "mcp: {servers: [], blobs: {quota: 1}}",
+            "`quota` is no field of `blobs`",
+        ),
+        (
+            "mcp: {servers: [], reslts: {oversize: reject}}",
+            "did you mean `results`?",
+        ),
+        ("mcp: {servers: [], blobs: {quotaBytes: 1}", "torn.yaml:"),
+        ("", "there is nothing in the document"),
+    ] {
+        let torn = || builder([""]).document(Document::new("torn.yaml", document));
+        let error = torn().start().await.unwrap_err();
+        assert!(matches!(error, HubError::LimitsUnread(_)), "{document}: {error}");
+        assert!(error.to_string().contains(told), "{document}: {error}");
+        let given = torn().blob_options(options()).shape(shape());
+        given.start().await.unwrap().shutdown().await.unwrap();
+    }
     for refused in [
         lost(),
         lost().blob_options(options()),
@@ -50,7 +69,7 @@ async fn a_hub_collects_by_its_documents_where_they_agree_and_the_store_is_its_o
         (builder([short, short]), true),
         (builder([short, long]), false),
         (
-            builder([short]).document(Document::new("torn.yaml", "mcp: [")),
+            builder([short]).document(Document::new("torn.json", r#"{"mcpServers": {"#)),
             false,
         ),
         (builder([short]).blob_store(given()), false),

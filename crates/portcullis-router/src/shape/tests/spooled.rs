@@ -236,6 +236,60 @@ fn results_that_are_no_results_are_repaired_the_same() {
     }
 }
 
+/// It never lies in memory: it is stored as it came, and what hides in it is counted all the same.
+#[test]
+fn text_beyond_what_fits_into_memory_is_spilled_as_it_came() {
+    let url = format!("data:image/png;base64,{}", png(6_000));
+    let mut words = "many words, and more of them. ".repeat((64 << 20) / 30);
+    words.push_str(r"\u001b[2J \u202e \udb40\udc41 ");
+    words.push_str(&url);
+    let before = format!("before {url} {}", "x".repeat(3_000));
+    let result = format!(
+        r#"{{"content":[{{"type":"text","text":"{before}"}},{{"type":"text","text":"{words}"}}],"structuredContent":{{"t":"{url}"}}}}"#
+    );
+    let (shaped, store) = shape_taken(&result, &ShapeOptions::default());
+    let shaped = shaped.unwrap();
+    let flags = ShapeFlags {
+        left_inline: 1,
+        control: 1,
+        bidi: 1,
+        tags: 1,
+        ..ShapeFlags::default()
+    };
+    assert_eq!((shaped.spilled, shaped.flags), (true, flags));
+    let [picture, whole] = &shaped.blobs[..] else {
+        panic!("{:?}", shaped.blobs)
+    };
+    // What fits is looked through, before it or after it.
+    let expected = result.replacen(&url, &picture.blob.to_string(), 1);
+    let before_last = expected.rsplit_once(&url).unwrap().0;
+    let expected = format!("{before_last}{}\"}}}}", picture.blob);
+    let stored = block_on(store.get(whole.blob)).unwrap();
+    assert_eq!(stored.len(), shaped.size_bytes);
+    assert!(stored == expected.as_bytes());
+
+    let refused = ShapeOptions {
+        oversize: Oversize::Reject,
+        ..ShapeOptions::default()
+    };
+    assert!(matches!(
+        shape_taken(&result, &refused).0,
+        Err(ShapeError::TooLarge { .. })
+    ));
+    // More than the hub ever puts back into memory, whatever it is told.
+    let handed_on = ShapeOptions {
+        max_reply_bytes: usize::MAX,
+        ..ShapeOptions::default()
+    };
+    assert!(matches!(
+        shape_taken(&result, &handed_on).0,
+        Err(ShapeError::TooLarge {
+            limit_bytes: 0x400_0000,
+            ..
+        })
+    ));
+}
+
 /// A marker of the server's own is no more than its text.
 #[test]
 fn a_forged_marker_stays_text() {

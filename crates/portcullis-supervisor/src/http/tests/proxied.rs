@@ -1,6 +1,6 @@
 //! What a configuration says of the way to a server: a proxy, and roots to trust. And its secrets, which stay inside.
 
-use portcullis_config::{Protocol, ProxySpec};
+use portcullis_config::{Protocol, ProxySpec, Sources};
 use portcullis_egress::{EgressOutcome, EgressRecord};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::{
@@ -128,16 +128,15 @@ fn behind(port: u16, proxy: SocketAddr) -> HttpSpec {
         username: Some(Template::literal("hub")),
         password: Some(Template::parse("${env:SECRET}")),
     };
+    let url = Url::parse(&format!("https://api.test:{port}/mcp")).unwrap();
+    let egress = vec![
+        format!("https://api.test:{port}").parse().unwrap(),
+        format!("CONNECT http://{proxy}").parse().unwrap(),
+    ];
     HttpSpec {
-        url: Url::parse(&format!("https://api.test:{port}/mcp")).unwrap(),
-        headers: BTreeMap::new(),
-        egress: vec![
-            format!("https://api.test:{port}").parse().unwrap(),
-            format!("CONNECT http://{proxy}").parse().unwrap(),
-        ]
-        .into(),
         proxy: Some(Box::new(through)),
         root_certificates: vec!["/ca.pem".into()],
+        ..HttpSpec::new(url, egress)
     }
 }
 

@@ -14,7 +14,7 @@ struct Others {
 /// What the caller of request 7 sees of this answer, with the fault that it is told. Request 5 was given up before.
 async fn seen(answer: Vec<u8>, others: Others) -> (String, Option<WireFault>) {
     let server = Server::new(move |_| answer.clone()).await;
-    let client = http_client(&server.spec(), &Nothing, terms()).unwrap();
+    let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
     let note = |id| {
         let ping = ClientRequest::PingRequest(PingRequest::default());
         let message = ClientJsonRpcMessage::request(ping, RequestId::Number(id));

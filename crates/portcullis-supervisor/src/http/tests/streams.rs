@@ -100,7 +100,7 @@ async fn a_stream_for_what_is_no_request_is_not_kept() {
         // It ends when the client lets go, in whichever way that is told.
         while stream.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}
     });
-    let client = http_client(&spec, &Nothing, terms()).unwrap();
+    let client = http_client(&spec, &NoEnvironment, terms()).unwrap();
     let answer = client
         .post_message(
             spec.url.as_str().into(),

@@ -73,7 +73,7 @@ async fn assert_none_is_left(shelf: &Shelf) {
 /// Posts one call that is answered so: what its caller gets, or the failure, and the call's ticket.
 async fn ask(answer: Vec<u8>, shelf: &Arc<Shelf>) -> (Result<String, String>, Arc<Ticket>) {
     let server = Server::new(move |_| answer.clone()).await;
-    let client = http_client(&server.spec(), &Nothing, spooling(shelf)).unwrap();
+    let client = http_client(&server.spec(), &NoEnvironment, spooling(shelf)).unwrap();
     let ticket = Arc::new(Ticket::default());
     let mut said = Err("nothing".to_owned());
     let mut hear = |message: &ServerJsonRpcMessage| {
@@ -164,6 +164,58 @@ async fn strings_that_nobody_claims_are_dropped() {
         }
         assert!(ticket.strings().is_empty());
         assert_none_is_left(&shelf).await;
+    }
+}
+
+/// An error status has no result to bring, so nothing of it goes beside a call: what its error says comes up whole,
+/// from a body that is read up to a MiB, and of a larger one its beginning.
+#[tokio::test]
+async fn an_error_status_brings_no_strings() {
+    let shelf = Arc::<Shelf>::default();
+    let error = |size: usize| {
+        let (message, data) = ("m".repeat(size), long('d'));
+        format!(
+            r#"{{"error":{{"code":-32602,"message":"{message}","data":["{data}"]}},"jsonrpc":"2.0","id":7}}"#
+        )
+    };
+    for (status, body, said, fault) in [
+        (
+            "400 Bad Request",
+            error(300_000),
+            format!("7 error -32602 {}", "m".repeat(300_000)),
+            false,
+        ),
+        (
+            "500 Oops",
+            error(300_000),
+            format!("7 error -32602 {}", "m".repeat(300_000)),
+            false,
+        ),
+        (
+            "400 Bad Request",
+            error(1 << 20),
+            "status 400 Bad Request: {".to_owned(),
+            true,
+        ),
+        (
+            "500 Oops",
+            format!(r#"{{"jsonrpc":"2.0","id":7,"result":["{}"]}}"#, long('a')),
+            "status".to_owned(),
+            true,
+        ),
+    ] {
+        let (heard, ticket) = ask(reply(status, JSON, body.as_bytes()), &shelf).await;
+        let heard = heard.unwrap_err();
+        let told = ticket.fault().map(|fault| format!("{fault:?}"));
+        assert_eq!(told.is_some(), fault, "{status}");
+        let seen = told.unwrap_or_else(|| heard.clone());
+        assert!(
+            seen.contains(&said) && (!fault || seen.len() < 400),
+            "{status}: {}",
+            seen.len()
+        );
+        assert!(ticket.strings().is_empty());
+        assert_eq!(shelf.written.load(Ordering::SeqCst), 0, "{status}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use portcullis_config::{Origin, Protocol, ServerSpec, Timeouts, TransportSpec};
+use portcullis_config::{Protocol, ServerSpec, Timeouts};
 use portcullis_egress::{EgressOutcome, EgressRules};
 use tokio::{
     sync::mpsc,
@@ -33,22 +33,12 @@ impl Hub {
         change: impl FnOnce(&mut SupervisorOptions),
     ) -> Self {
         let spec = ServerSpec {
-            id: "s".parse().unwrap(),
-            display_name: "s".to_owned(),
-            description: None,
-            transport: TransportSpec::Http(http),
             timeouts: Timeouts::uniform(Duration::from_secs(5)),
             protocol,
-            enabled: true,
-            disabled_tools: BTreeSet::new(),
-            disabled_auto_approve_tools: BTreeSet::new(),
-            origin: Origin::default(),
-            isolation: Default::default(),
-            limits: Default::default(),
-            profile: Default::default(),
+            ..ServerSpec::new("s".parse().unwrap(), http)
         };
         let (tell, events) = mpsc::unbounded_channel();
-        let mut options = SupervisorOptions::new(Arc::new(Nothing));
+        let mut options = SupervisorOptions::new(Arc::new(NoEnvironment));
         options.lifecycle.base = Duration::from_millis(20);
         change(&mut options);
         let supervisor = Supervisor::start(vec![spec], options, tell).await.unwrap();
@@ -467,7 +457,7 @@ async fn an_answer_that_never_begins_is_waited_for_as_long_as_the_request_may_ta
     let spec = spec(listener.local_addr().unwrap());
     let mut terms = terms();
     terms.patience = Duration::from_millis(50);
-    let client = http_client(&spec, &Nothing, terms).unwrap();
+    let client = http_client(&spec, &NoEnvironment, terms).unwrap();
     let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
     let mut call = CallToolRequest::new(CallToolRequestParams::new("t"));
     call.extensions

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
-use crate::{Decoder, Frame, Id, Limits, LongStrings, MAX_LONG_STRINGS, Unusable, marker, marker_tag};
+use crate::{
+    Decoder, Frame, Id, Limits, LongStrings, MAX_LONG_STRINGS, MAX_TAKEN_BYTES, Unusable, marker, marker_tag,
+};
 
 /// Keeps all that it is given, and holds who gives it to the order that was promised.
 #[derive(Debug, Default)]
@@ -48,7 +50,13 @@ fn limits(max_string_bytes: usize) -> Limits {
 }
 
 fn take(stream: &[u8], limits: Limits, chunk: usize) -> (Vec<Frame>, Taker) {
+    take_of(stream, limits, chunk, MAX_TAKEN_BYTES)
+}
+
+/// The same, where no more than so much may leave a line.
+fn take_of(stream: &[u8], limits: Limits, chunk: usize, max_taken_bytes: u64) -> (Vec<Frame>, Taker) {
     let mut decoder = Decoder::taking(limits, Taker::default());
+    decoder.strings.as_mut().unwrap().max_taken_bytes = max_taken_bytes;
     let mut frames = Vec::new();
     for chunk in stream.chunks(chunk.max(1)) {
         decoder.feed(chunk);
@@ -62,10 +70,16 @@ fn take(stream: &[u8], limits: Limits, chunk: usize) -> (Vec<Frame>, Taker) {
 /// The frames and the whole strings of a stream: the same in reads of 1, 7 and 4,096 bytes and in one.
 #[track_caller]
 fn taken(stream: &[u8], limits: Limits) -> (Vec<Frame>, Vec<String>) {
-    let (frames, taker) = take(stream, limits, stream.len());
+    taken_of(stream, limits, MAX_TAKEN_BYTES)
+}
+
+/// The same, where no more than so much may leave a line.
+#[track_caller]
+fn taken_of(stream: &[u8], limits: Limits, max_taken_bytes: u64) -> (Vec<Frame>, Vec<String>) {
+    let (frames, taker) = take_of(stream, limits, stream.len(), max_taken_bytes);
     assert_eq!(taker.begun, taker.whole.len() + taker.abandoned);
     for chunk in [1, 7, 4096] {
-        let (again, other) = take(stream, limits, chunk);
+        let (again, other) = take_of(stream, limits, chunk, max_taken_bytes);
         assert_eq!(again, frames, "in chunks of {chunk}");
         assert_eq!(other.whole, taker.whole, "in chunks of {chunk}");
         assert_eq!(
@@ -271,6 +285,27 @@ fn the_limit_of_a_line_counts_what_stays() {
     let short = format!("\"{}\",", "x".repeat(60)).repeat(4) + "1";
     let (frames, _) = taken(line(&short).as_bytes(), limits);
     assert_eq!(frames, [Frame::Overlong { limit: 200 }]);
+}
+
+/// Report 17: whatever never ends fails the server, also where it leaves the line; what came before is kept.
+#[test]
+fn a_string_that_never_ends_kills_the_decoder() {
+    let before = "{\"jsonrpc\":\"2.0\",\"id\":6,\"result\":\"0123456789abcdefghijkl\"}\n";
+    let (x, half) = ("x".repeat(100), "x".repeat(50));
+    for (strings, bad) in [
+        (format!("\"{x}\""), false),
+        (format!("\"{half}\",\"{half}\""), false),
+        (format!("\"{half}\\q{half}\""), true),
+    ] {
+        let line = format!("{before}{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":[{strings}]}}\n{before}");
+        let (frames, _) = taken_of(line.as_bytes(), limits(16), 102);
+        assert_eq!(matches!(frames[1], Frame::Unusable { .. }), bad, "{frames:?}");
+        assert!(matches!(frames[2], Frame::Response { .. }), "{frames:?}");
+        let (frames, whole) = taken_of(line.as_bytes(), limits(16), 99);
+        assert!(matches!(frames[0], Frame::Response { .. }), "{frames:?}");
+        assert_eq!(frames[1..], [Frame::Overlong { limit: 99 }]);
+        assert_eq!(whole.first().map(String::as_str), Some("0123456789abcdefghijkl"));
+    }
 }
 
 #[test]
