@@ -45,7 +45,8 @@
 //!   says so after a while and stays until it is gone. The same goes for one that hangs in the kernel.
 //! - Systems without `/proc`: the warden refuses to start there.
 //!
-//! A server runs with the user, the groups and the umask that the hub had when the warden was started. Where `main`
+//! A server runs with the user, the groups and the umask that the hub had when the warden was started, and with no
+//! signal ignored or blocked, whatever the hub ignores. Where `main`
 //! did not call [`init`] and no path was given ([`init_with`]), a supervisor has process groups alone: what leaves
 //! its group then survives.
 //!

@@ -3,6 +3,9 @@
 //! A child leads a process group of its own. Its end is seen *before* it is reaped, so that the group's id cannot
 //! have been given to somebody else when the rest of the group is killed. What leaves its
 //! group (`setsid`) is outside this guard; docs/threat-model.md says so.
+//!
+//! A signal that the hub ignores, as SIGHUP is under `nohup`, the child ignores too, as any child does: what could
+//! change that without `unsafe` (`posix_spawn(3)`) knows no working directory. Under a warden none is ignored.
 
 use std::{io, process::Stdio};
 

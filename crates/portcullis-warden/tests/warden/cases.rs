@@ -27,7 +27,7 @@ const UNPRIVILEGED: &str = "65534";
 
 /// Runs the cases whose names hold one of `filters`, or all.
 pub(crate) fn run(filters: &[&str]) -> ExitCode {
-    let cases: [(&str, fn()); 19] = [
+    let cases: [(&str, fn()); 20] = [
         ("nothing_survives_a_close", || check_end("close")),
         ("nothing_survives_a_drop", || check_end("drop")),
         ("nothing_survives_a_panic", || check_end("panic")),
@@ -58,6 +58,10 @@ pub(crate) fn run(filters: &[&str]) -> ExitCode {
         ),
         ("a_stop_goes_step_by_step", a_stop_goes_step_by_step),
         ("a_server_starts_clean", a_server_starts_clean),
+        (
+            "what_the_hub_ignores_changes_nothing",
+            what_the_hub_ignores_changes_nothing,
+        ),
         (
             "a_warden_holds_nothing_of_the_host_open",
             a_warden_holds_nothing_of_the_host_open,
@@ -376,6 +380,34 @@ fn a_server_starts_clean() {
     };
     for limits in [Limits::default(), limited] {
         starts_clean(&warden, limits);
+    }
+}
+
+/// Signals that are ignored stay so through each program that is executed: by a hub under `nohup`, or one that a shell
+/// has put into the background. Where SIGCHLD is among them, the kernel tells nobody of a child's end.
+fn what_the_hub_ignores_changes_nothing() {
+    let cases = [
+        "a_server_starts_clean",
+        "a_stop_goes_step_by_step",
+        "a_server_that_exits_takes_all_with_it",
+        "what_a_killed_keeper_leaves_goes_too",
+    ];
+    let tried = Command::new("env")
+        .args([
+            "--ignore-signal=HUP,INT,QUIT,USR1,USR2,ALRM,TERM,CHLD,WINCH",
+            program(),
+        ])
+        .args(cases)
+        .output()
+        .expect("`env` of coreutils, to ignore signals");
+    let said = String::from_utf8_lossy(&tried.stdout);
+    assert!(
+        tried.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&tried.stderr)
+    );
+    for case in cases {
+        assert!(said.contains(&format!("test {case} ... ok")), "{said}");
     }
 }
 
