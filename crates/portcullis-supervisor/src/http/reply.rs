@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     messages::{Message, OnOneLine},
-    outstanding::{Outstanding, Waiting},
+    outstanding::{OnItsWay, Outstanding, Waiting},
 };
 use crate::{
     strings::put_back,
@@ -38,19 +38,20 @@ pub(crate) async fn translate_message(
     if let Frame::Response { id, result } = frame {
         // Claimed first: the same id may be answered on another stream at the same time, and whoever brings strings is
         // whoever brings the result.
-        let Some((asked, waiting)) = outstanding.claim(&id) else {
+        let Some((asked, waiting, on_its_way)) = outstanding.claim(&id) else {
             return unclaimed(&id, outstanding);
         };
-        return Some(match &waiting.ticket {
+        let reply = match &waiting.ticket {
             Some(ticket) => {
                 ticket.bring(strings);
-                Translated::Up(answered(asked, &waiting, result, outstanding))
+                answered(asked, &waiting, result, outstanding)
             }
             None => match put_back(result.into(), strings).await {
-                Ok(result) => Translated::Up(answered(asked, &waiting, result.into(), outstanding)),
-                Err(why) => Translated::Up(Stray::unusable(why).blame((asked, waiting))),
+                Ok(result) => answered(asked, &waiting, result.into(), outstanding),
+                Err(why) => Stray::unusable(why).blame((asked, waiting)),
             },
-        });
+        };
+        return Some(Translated::Up(reply, Some(on_its_way)));
     }
     match restore(frame, strings).await {
         Restored::Frame(frame) => translate(frame, outstanding),
@@ -67,7 +68,10 @@ pub(crate) async fn translate_message(
 pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Translated> {
     match frame {
         Frame::Response { id, result } => match outstanding.claim(&id) {
-            Some((id, waiting)) => Some(Translated::Up(answered(id, &waiting, result, outstanding))),
+            Some((id, waiting, on_its_way)) => Some(Translated::Up(
+                answered(id, &waiting, result, outstanding),
+                Some(on_its_way),
+            )),
             None => unclaimed(&id, outstanding),
         },
         Frame::Error { id, error } => {
@@ -75,7 +79,10 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
             let code = i32::try_from(error.code).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
             let error = ErrorData::new(ErrorCode(code), error.message, data);
             match id.as_ref().and_then(|id| outstanding.claim(id)) {
-                Some((id, _)) => Some(Translated::Up(ServerJsonRpcMessage::error(error, Some(id)))),
+                Some((id, _, on_its_way)) => Some(Translated::Up(
+                    ServerJsonRpcMessage::error(error, Some(id)),
+                    Some(on_its_way),
+                )),
                 None => stray(
                     outstanding,
                     id.as_ref(),
@@ -92,11 +99,11 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
             stray(outstanding, None, Stray::unusable(reason))
         }
         Frame::Request { id, method, message } => Some(match serde_json::from_str(&message) {
-            Ok(message) => Translated::Up(message),
+            Ok(message) => Translated::Up(message, None),
             Err(error) => Translated::Back(refusal(id, &method, &error)),
         }),
         Frame::Notification { method, message } => match serde_json::from_str(&message) {
-            Ok(message) => Some(Translated::Up(message)),
+            Ok(message) => Some(Translated::Up(message, None)),
             Err(error) => {
                 tracing::debug!(%method, %error, "dropped a notification that does not parse");
                 None
@@ -111,8 +118,8 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
 
 /// What becomes of a frame.
 pub(crate) enum Translated {
-    /// The SDK is to see it.
-    Up(ServerJsonRpcMessage),
+    /// The SDK is to see it. Where it is a reply, what comes with it is held until the SDK has it.
+    Up(ServerJsonRpcMessage, Option<OnItsWay>),
     /// The server is to be told this.
     Back(ClientJsonRpcMessage),
     /// It is a reply to nobody who waits. Whom it may be blamed on is for the reader of the stream to say: on the
@@ -167,7 +174,7 @@ fn answered(
 fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Option<Translated> {
     let reply = Stray::unusable(reason);
     match id.and_then(|id| outstanding.claim(id)) {
-        Some(claimed) => Some(Translated::Up(reply.blame(claimed))),
+        Some((id, waiting, on_its_way)) => Some(Translated::Up(reply.blame((id, waiting)), Some(on_its_way))),
         None => stray(outstanding, id, reply),
     }
 }

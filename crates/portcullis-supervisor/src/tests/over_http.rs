@@ -54,3 +54,16 @@ async fn a_scripted_server_answers_over_http_as_over_stdio() {
         assert_eq!(text(&answer), arguments, "{replies:?}");
     }
 }
+
+/// The second of two replies goes to another stream, where it may be heard first: no call is lost between them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_are_answered_twice_are_answered() {
+    let script = Script::new("s").tool(Tool::new("twice", Behaviour::BadReply(BadReply::Twice)));
+    for replies in [HttpReplies::Events, HttpReplies::Json] {
+        let server = HttpServer::start(&script, replies).unwrap();
+        let rig = Rig::start([reached(&server)]).await;
+        for _ in 0..100 {
+            rig.call("s", "twice", "{}").await.unwrap();
+        }
+    }
+}
