@@ -33,7 +33,7 @@ use crate::{
     stderr::StderrRing,
     strings::StringSpool,
     tools::{ListError, ToolList, list_tools},
-    transport::{OUTPUT_CLOSED, StdioTransport, WireCounters},
+    transport::{OUTPUT_CLOSED, StdioTransport},
     upstream::Upstream,
 };
 
@@ -270,6 +270,7 @@ fn attempt<'a>(
         asking: Arc::new(Asking::new(around.elicitation.clone())),
         progress: Arc::default(),
         tools_changed: Arc::default(),
+        closed: closed.clone(),
     };
     let begun = Instant::now();
     let handshake = Handshake {
@@ -295,7 +296,7 @@ fn attempt<'a>(
             let (spawned, secrets) = spawned?;
             let stderr = StderrRing::drain(spawned.stderr, secrets, spawned.process.watch());
             close_when_it_ends(&spawned.process, closed.clone());
-            let counters = Arc::<WireCounters>::default();
+            let counters = Arc::clone(&upstream.shared().wire);
             let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone())
                 .with_spool(around.spool.clone());
             let link = Link {
@@ -316,6 +317,7 @@ fn attempt<'a>(
                 patience: spec.timeouts.connect.max(spec.timeouts.list),
                 complaint: complaint.clone(),
                 spool: around.spool.clone(),
+                counters: Arc::clone(&upstream.shared().wire),
             };
             match connect_http(http, around.sources.as_ref(), terms) {
                 Ok(transport) => {

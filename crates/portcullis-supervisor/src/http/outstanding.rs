@@ -9,7 +9,7 @@ use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonR
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::param::ParamCache;
-use crate::ticket::Ticket;
+use crate::{counters::WireCounters, ticket::Ticket};
 
 /// How many requests are remembered. Far more than are ever in flight at once: a request whose reply never comes
 /// is forgotten when so many others have come after it.
@@ -24,6 +24,8 @@ pub(crate) struct Outstanding {
     requests: Mutex<Requests>,
     /// What the last listing says of headers.
     pub(crate) params: ParamCache,
+    /// Where replies that are dropped are counted.
+    pub(crate) counters: Arc<WireCounters>,
 }
 
 #[derive(Default)]
@@ -69,6 +71,13 @@ impl OnItsWay {
 }
 
 impl Outstanding {
+    pub(crate) fn counting(counters: Arc<WireCounters>) -> Self {
+        Self {
+            counters,
+            ..Self::default()
+        }
+    }
+
     /// Remembers a request, or forgets a cancelled one.
     pub(crate) fn note(&self, message: &ClientJsonRpcMessage) {
         match message {

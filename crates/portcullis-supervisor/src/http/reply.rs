@@ -174,7 +174,10 @@ fn answered(
 fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Option<Translated> {
     let reply = Stray::unusable(reason);
     match id.and_then(|id| outstanding.claim(id)) {
-        Some((id, waiting, on_its_way)) => Some(Translated::Up(reply.blame((id, waiting)), Some(on_its_way))),
+        Some((id, waiting, on_its_way)) => {
+            outstanding.counters.unusable();
+            Some(Translated::Up(reply.blame((id, waiting)), Some(on_its_way)))
+        }
         None => stray(outstanding, id, reply),
     }
 }
@@ -182,6 +185,7 @@ fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Optio
 /// A reply that nobody waits for: a late one is dropped, and any other kept for whoever knows more.
 fn stray(outstanding: &Outstanding, id: Option<&Id>, reply: Stray) -> Option<Translated> {
     if id.is_some_and(|id| outstanding.is_retired(id)) {
+        outstanding.counters.unclaimed();
         tracing::debug!(reason = %reply.error.message, "dropped a reply to a request that is over");
         return None;
     }
@@ -224,6 +228,7 @@ fn result_message(id: RequestId, waiting: &Waiting, result: Box<str>) -> ServerJ
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::WireCounts;
 
     #[test]
     fn of_errors_there_are_so_many_and_all_else_is_dropped() {
@@ -235,5 +240,31 @@ mod tests {
             assert_eq!(errors.len(), found);
             assert!(errors.iter().all(|frame| matches!(frame, Frame::Error { .. })));
         }
+    }
+
+    #[test]
+    fn what_is_dropped_is_counted() {
+        let all = Outstanding::default();
+        let ping = rmcp::model::ClientRequest::PingRequest(Default::default());
+        let request = ClientJsonRpcMessage::request(ping, RequestId::Number(5));
+        let reply = |id| Frame::Response {
+            id: Id::Number(id),
+            result: "{}".into(),
+        };
+        all.note(&request);
+        assert!(translate(reply(5), &all).is_some());
+        assert_eq!(all.counters.counts(), WireCounts::default());
+        // It comes again, late.
+        assert!(translate(reply(5), &all).is_none());
+        all.note(&request);
+        let reason = portcullis_wire::Unusable::NoId;
+        let id = Some(Id::Number(5));
+        assert!(translate(Frame::Unusable { id, reason }, &all).is_some());
+        let counted = WireCounts {
+            unclaimed: 1,
+            unusable: 1,
+            ..WireCounts::default()
+        };
+        assert_eq!(all.counters.counts(), counted);
     }
 }

@@ -233,12 +233,17 @@ impl Events {
     /// A reply for nobody who waits. It is that of the request which this stream answers, if no other waits; where
     /// others do, their reply may have gone astray, and this stream's own may yet come.
     fn stray(&mut self, stray: Stray) -> Option<Sse> {
-        let asked = self.asked.as_ref()?;
         let outstanding = &self.client.outstanding;
+        let Some(asked) = self.asked.as_ref() else {
+            outstanding.counters.unclaimed();
+            return None;
+        };
         if !outstanding.is_alone(asked) {
+            outstanding.counters.unclaimed();
             self.stray.get_or_insert(stray);
             return None;
         }
+        outstanding.counters.unusable();
         event_of(&stray.blame(outstanding.take(asked)?))
     }
 
