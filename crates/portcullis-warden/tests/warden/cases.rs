@@ -472,7 +472,7 @@ fn a_warden_holds_nothing_of_the_host_open() {
 fn limits_hold() {
     let warden = warden();
     let mut order = shell(
-        "ulimit -n; ulimit -c; ulimit -Hf; ulimit -t; exec 1>&-; exec cat",
+        "ulimit -n; ulimit -c; ulimit -Hf; ulimit -t; ulimit -Hv; exec 1>&-; exec cat",
         "limits",
     );
     order.limits = Limits {
@@ -480,12 +480,13 @@ fn limits_hold() {
         core_bytes: Some(0),
         file_bytes: Some(512 * 1_000),
         cpu_seconds: Some(77),
+        memory_bytes: Some(1 << 30),
         ..Limits::default()
     };
     let mut running = start(&warden, &order);
     let mut text = String::new();
     running.launch.stdout.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "37\n0\n1000\n77\n");
+    assert_eq!(text, "37\n0\n1000\n77\n1048576\n");
 }
 
 fn what_cannot_be_executed_is_said() {
