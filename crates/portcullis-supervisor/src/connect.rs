@@ -1,6 +1,6 @@
 //! From a spec to a live connection: resolve, spawn or reach, shake hands, list tools, each with its deadline.
 
-use std::{fmt, future::ready, sync::Arc, time::Duration};
+use std::{fmt, future::ready, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 
@@ -160,6 +160,11 @@ pub(crate) enum ConnectError {
     Unresolved(#[from] UnresolvedField),
     #[error("{0}")]
     Spawn(std::io::Error),
+    #[error(
+        "cannot start `{}`: it is no absolute path; install it where its definition looks for it, or write its whole path",
+        .0.display()
+    )]
+    NotAbsolute(PathBuf),
     #[error("its process before this one is still there {} s after it was told to stop", .0.as_secs_f64())]
     StillThere(Duration),
     #[error("{0}")]
@@ -218,6 +223,7 @@ pub(crate) async fn connect(
             Err(
                 error @ (ConnectError::Unresolved(_)
                 | ConnectError::Spawn(_)
+                | ConnectError::NotAbsolute(_)
                 | ConnectError::StillThere(_)
                 | ConnectError::List { .. }),
             ) => return Err((error, EraMemory::default())),
@@ -487,6 +493,11 @@ async fn spawn(
     around: &Surroundings,
     turn: Option<OwnedSemaphorePermit>,
 ) -> Result<(SpawnedProcess, Vec<SecretString>), ConnectError> {
+    // A bare name would be looked up in whichever PATH the spawner has, and a relative path in whichever directory. The
+    // configuration has looked it up; that of a server that was switched off may have found nothing.
+    if !plan.program.is_absolute() {
+        return Err(ConnectError::NotAbsolute(plan.program));
+    }
     let secrets = std::mem::take(&mut plan.secrets);
     let (spawner, stop) = (Arc::clone(&around.spawner), around.stop);
     let (tell, told) = oneshot::channel();

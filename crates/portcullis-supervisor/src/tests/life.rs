@@ -508,8 +508,14 @@ async fn what_cannot_be_started_says_why() {
             .insert("API_KEY".to_owned(), Template::parse("x${env:NOT_THERE}"));
     }
     let missing = stdio("missing", &PathBuf::from("/nowhere/to/be/found"), &[], &[]);
-    let mut rig = Rig::start([unset, missing]).await;
-    for _ in 0..2 {
+    // Neither is looked up, in whatever path or directory.
+    let bare = stdio("bare", Path::new("sh"), &["-c", "exit 1"], &[]);
+    let mut relative = stdio("relative", Path::new("bin/sh"), &["-c", "exit 1"], &[]);
+    if let TransportSpec::Stdio(stdio) = &mut relative.transport {
+        stdio.cwd = Some("/".into());
+    }
+    let mut rig = Rig::start([unset, missing, bare, relative]).await;
+    for _ in 0..4 {
         let (server, reason) = loop {
             if let SupervisorEvent::State {
                 server,
@@ -523,6 +529,8 @@ async fn what_cannot_be_started_says_why() {
         };
         let told = match server.as_str() {
             "unset" => "env.API_KEY: the variable `NOT_THERE` is not set",
+            "bare" => "cannot start `sh`: it is no absolute path",
+            "relative" => "cannot start `bin/sh`: it is no absolute path",
             _ => "cannot start `/nowhere/to/be/found`: ",
         };
         assert!(reason.contains(told), "{reason}");
