@@ -83,17 +83,18 @@ async fn everywhere(script: &Script) -> Vec<(Rig, Option<HttpServer>)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_makes_progress_is_waited_for_up_to_its_cap() {
     let progress = Behaviour::Progress {
-        count: 10,
-        interval_ms: 300,
+        count: 14,
+        interval_ms: 500,
         then: Box::new(Behaviour::Echo),
     };
     let script = Script::new("s").tool(Tool::new("t", progress));
     let within = |cap| Timeouts {
-        call: Duration::from_secs(2),
+        // Far longer than a machine that does much else keeps progress waiting.
+        call: Duration::from_secs(5),
         call_max: cap,
         ..Timeouts::uniform(PATIENCE)
     };
-    let short = Duration::from_millis(2_500);
+    let short = Duration::from_millis(5_500);
     let each = everywhere(&script)
         .await
         .into_iter()
