@@ -2,7 +2,7 @@
 //!
 //! The SDK alone, over its own child process, takes turns with the supervisor in one run, so that whatever else the
 //! machine does falls on both; what counts is the ratio of the medians. `bench_supervision [PART…]` runs some parts
-//! alone: `calls`, `bad`, `crash`, `start`, `hung`, `idle`. The program plays every part, the servers' and the
+//! alone: `calls`, `bad`, `crash`, `start`, `hung`, `idle`, `keeper`. The program plays every part, the servers' and the
 //! warden's too.
 
 #![expect(
@@ -67,6 +67,10 @@ fn main() -> Result<(), Failure> {
             }
             if wanted("idle") {
                 on_all_cores(idle())?;
+            }
+            #[cfg(target_os = "linux")]
+            if wanted("keeper") {
+                on_all_cores(keeper())?;
             }
             Ok(())
         }
@@ -454,6 +458,41 @@ async fn idle() -> Result<(), Failure> {
     Ok(())
 }
 
+/// What a server costs in the warden's processes: the memory that each keeper shares with nobody.
+#[cfg(target_os = "linux")]
+async fn keeper() -> Result<(), Failure> {
+    let specs = (0..MANY).map(|at| spec(&format!("s-{at}"), &["lean"]));
+    let (supervisor, mut events) = supervise(specs.collect::<Result<_, _>>()?, |_| {}).await?;
+    let mut private = Vec::new();
+    while private.len() < MANY {
+        if let SupervisorEvent::State {
+            to: "ready",
+            pid: Some(pid),
+            ..
+        } = events.recv().await.ok_or("the supervisor is gone")?
+        {
+            let keeper = field(&format!("/proc/{pid}/status"), "PPid:")?;
+            let rollup = format!("/proc/{keeper}/smaps_rollup");
+            private.push(field(&rollup, "Private_Clean:")? + field(&rollup, "Private_Dirty:")?);
+        }
+    }
+    println!(
+        "keeper: {:.0} KiB of its own (median of {MANY}), {:.0} KiB at most (to be 64 KiB at most)",
+        median(private.iter().copied()),
+        private.iter().copied().fold(0.0, f64::max)
+    );
+    supervisor.shutdown().await?;
+    Ok(())
+}
+
+/// The number behind `name` in a file of the kernel's.
+fn field(path: &str, name: &str) -> Result<f64, Failure> {
+    let text = std::fs::read_to_string(path)?;
+    let line = text.lines().find(|line| line.starts_with(name));
+    let value = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(value.ok_or("no figure")?.parse()?)
+}
+
 async fn until_idle(events: &mut Events, mut count: usize) -> Result<(), Failure> {
     while count > 0 {
         match events.recv().await.ok_or("the supervisor is gone")? {
@@ -471,8 +510,5 @@ async fn until_idle(events: &mut Events, mut count: usize) -> Result<(), Failure
 
 /// What this process holds in memory.
 fn resident_kib() -> Result<f64, Failure> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let value = line.and_then(|line| line.split_whitespace().nth(1));
-    Ok(value.ok_or("no figure")?.parse()?)
+    field("/proc/self/status", "VmRSS:")
 }

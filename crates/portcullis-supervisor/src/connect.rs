@@ -1,6 +1,6 @@
 //! From a spec to a live connection: resolve, spawn or reach, shake hands, list tools, each with its deadline.
 
-use std::{fmt, future::ready, sync::Arc, time::Duration};
+use std::{fmt, future::ready, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 
@@ -33,7 +33,7 @@ use crate::{
     stderr::StderrRing,
     strings::StringSpool,
     tools::{ListError, ToolList, list_tools},
-    transport::{OUTPUT_CLOSED, StdioTransport, WireCounters},
+    transport::{OUTPUT_CLOSED, StdioTransport},
     upstream::Upstream,
 };
 
@@ -160,6 +160,11 @@ pub(crate) enum ConnectError {
     Unresolved(#[from] UnresolvedField),
     #[error("{0}")]
     Spawn(std::io::Error),
+    #[error(
+        "cannot start `{}`: it is no absolute path; install it where its definition looks for it, or write its whole path",
+        .0.display()
+    )]
+    NotAbsolute(PathBuf),
     #[error("its process before this one is still there {} s after it was told to stop", .0.as_secs_f64())]
     StillThere(Duration),
     #[error("{0}")]
@@ -218,6 +223,7 @@ pub(crate) async fn connect(
             Err(
                 error @ (ConnectError::Unresolved(_)
                 | ConnectError::Spawn(_)
+                | ConnectError::NotAbsolute(_)
                 | ConnectError::StillThere(_)
                 | ConnectError::List { .. }),
             ) => return Err((error, EraMemory::default())),
@@ -270,6 +276,7 @@ fn attempt<'a>(
         asking: Arc::new(Asking::new(around.elicitation.clone())),
         progress: Arc::default(),
         tools_changed: Arc::default(),
+        closed: closed.clone(),
     };
     let begun = Instant::now();
     let handshake = Handshake {
@@ -295,7 +302,7 @@ fn attempt<'a>(
             let (spawned, secrets) = spawned?;
             let stderr = StderrRing::drain(spawned.stderr, secrets, spawned.process.watch());
             close_when_it_ends(&spawned.process, closed.clone());
-            let counters = Arc::<WireCounters>::default();
+            let counters = Arc::clone(&upstream.shared().wire);
             let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone())
                 .with_spool(around.spool.clone());
             let link = Link {
@@ -316,6 +323,7 @@ fn attempt<'a>(
                 patience: spec.timeouts.connect.max(spec.timeouts.list),
                 complaint: complaint.clone(),
                 spool: around.spool.clone(),
+                counters: Arc::clone(&upstream.shared().wire),
             };
             match connect_http(http, around.sources.as_ref(), terms) {
                 Ok(transport) => {
@@ -485,6 +493,11 @@ async fn spawn(
     around: &Surroundings,
     turn: Option<OwnedSemaphorePermit>,
 ) -> Result<(SpawnedProcess, Vec<SecretString>), ConnectError> {
+    // A bare name would be looked up in whichever PATH the spawner has, and a relative path in whichever directory. The
+    // configuration has looked it up; that of a server that was switched off may have found nothing.
+    if !plan.program.is_absolute() {
+        return Err(ConnectError::NotAbsolute(plan.program));
+    }
     let secrets = std::mem::take(&mut plan.secrets);
     let (spawner, stop) = (Arc::clone(&around.spawner), around.stop);
     let (tell, told) = oneshot::channel();

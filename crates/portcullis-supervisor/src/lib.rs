@@ -43,6 +43,7 @@ mod upstream;
 
 mod connect;
 mod connection;
+mod counters;
 mod deadline;
 mod gate;
 mod listen;
@@ -63,6 +64,7 @@ mod environment;
 mod spawn;
 mod stderr;
 
+pub use counters::WireCounts;
 pub use deadline::CallDeadline;
 pub use elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder};
 pub use environment::{SpawnPlan, UnresolvedField};

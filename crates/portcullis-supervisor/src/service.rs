@@ -19,6 +19,7 @@ use rmcp::{
     service::{NotificationContext, RequestContext},
 };
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     asking::{Asking, Holds},
@@ -42,19 +43,27 @@ pub(crate) struct ClientService {
     pub(crate) asking: Arc<Asking>,
     pub(crate) progress: Arc<ProgressTable>,
     pub(crate) tools_changed: Arc<Notify>,
+    /// Cancelled where the connection is over.
+    pub(crate) closed: CancellationToken,
 }
 
 impl Service<RoleClient> for ClientService {
     async fn handle_request(
         &self,
         request: ServerRequest,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ClientResult, ErrorData> {
         match request {
             ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
             ServerRequest::ElicitRequest(request) => {
                 let params = Some(request.params);
-                let result = self.asking.ask(&self.server, params, Holds::Any).await;
+                let result = tokio::select! {
+                    result = self.asking.ask(&self.server, params, Holds::Any) => result,
+                    // The server takes its question back, or is gone: nobody waits for the answer, and who is asked
+                    // hears that by the end of the future.
+                    () = context.ct.cancelled() => ElicitResult::new(ElicitationAction::Cancel),
+                    () = self.closed.cancelled() => ElicitResult::new(ElicitationAction::Cancel),
+                };
                 Ok(ClientResult::ElicitResult(result))
             }
             // An elicitation whose schema the SDK cannot hold is still an elicitation, and nobody can answer it.

@@ -99,7 +99,9 @@ pub async fn connect(
     Ok(Connection { tools, supervisor })
 }
 
-/// Connects, has `turn` use the connection, and closes it, whether the turn went well or not.
+/// Connects, has `turn` use the connection, and closes it, whether the turn went well or not. The turn has its results at
+/// once; what it gives is given on once nothing of the server is left, which takes one that will not end the time of the
+/// [stop sequence](crate::StopSequence). Who cannot wait for that drops a [`Connection`] of its own.
 ///
 /// ```no_run
 /// # use std::sync::Arc;

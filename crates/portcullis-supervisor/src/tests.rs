@@ -16,6 +16,11 @@ use portcullis_config::{
 };
 use portcullis_testkit::{OwnServer, Script, play_given};
 use portcullis_types::ServerId;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout},
@@ -217,6 +222,26 @@ fn is_alive(pid: u32) -> bool {
         .next()
         .and_then(|rest| rest.split_whitespace().next())
         .is_some_and(|state| state != "Z")
+}
+
+/// Resolves once a process is dead; whether it was reaped makes no difference.
+async fn gone(pid: u32) {
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    let ended = tokio::task::spawn_blocking(move || {
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(process) => process,
+            Err(error) => return error == Errno::SRCH,
+        };
+        let patience = Timespec::try_from(PATIENCE).unwrap();
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience)) == Ok(1)
+    });
+    assert!(ended.await.unwrap(), "process {pid:?} is still there");
+}
+
+async fn all_gone(pids: &[u32]) {
+    for pid in pids {
+        gone(*pid).await;
+    }
 }
 
 /// Looks again and again until `holds`, which no event tells of.

@@ -14,10 +14,7 @@ use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -45,6 +42,7 @@ pub(crate) use restore::{Restored, claim, restore};
 pub(crate) use strings::Strings;
 
 use crate::{
+    counters::WireCounters,
     encode::encode_message,
     pace::Pace,
     service::is_heeded,
@@ -82,19 +80,6 @@ pub(crate) enum TransportError {
     Encode(Arc<serde_json::Error>),
     #[error("writing failed: {0}")]
     Write(Arc<std::io::Error>),
-}
-
-/// What the transport saw and dropped, for the server's diagnostics.
-#[derive(Debug, Default)]
-pub(crate) struct WireCounters {
-    /// Lines that are not JSON-RPC.
-    pub(crate) noise: AtomicU64,
-    /// Replies whose id nobody waits for: late, repeated or made up.
-    pub(crate) unclaimed: AtomicU64,
-    /// Notifications that nobody heeds.
-    pub(crate) unheeded: AtomicU64,
-    /// Replies that could not be used.
-    pub(crate) unusable: AtomicU64,
 }
 
 /// See the module's text.
@@ -210,14 +195,14 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                 Err(error) => self.refuse(id, &method, &error),
             },
             Frame::Notification { method, .. } if !is_heeded(&method) => {
-                self.counters.unheeded.fetch_add(1, Ordering::Relaxed);
+                self.counters.unheeded();
             }
             Frame::Notification { method, message } => match serde_json::from_str(&message) {
                 Ok(message) => self.inbound.push_back(message),
                 Err(error) => tracing::debug!(%method, %error, "dropped a notification that does not parse"),
             },
             Frame::Noise { text } => {
-                self.counters.noise.fetch_add(1, Ordering::Relaxed);
+                self.counters.noise();
                 tracing::debug!(%text, "dropped a line that is not JSON-RPC");
             }
             Frame::Overlong { limit } => {
@@ -261,7 +246,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             match id {
                 Some(id) => self.misdirected(&id),
                 None => {
-                    self.counters.unclaimed.fetch_add(1, Ordering::Relaxed);
+                    self.counters.unclaimed();
                 }
             }
             return;
@@ -278,10 +263,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             self.pending.claim_only()
         };
         let Some((own, request)) = only else {
-            self.counters.unclaimed.fetch_add(1, Ordering::Relaxed);
+            self.counters.unclaimed();
             return;
         };
-        self.counters.unusable.fetch_add(1, Ordering::Relaxed);
+        self.counters.unusable();
         let shown: String = id
             .to_string()
             .chars()
@@ -435,7 +420,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
     }
 
     fn fail_unusable(&mut self, id: Option<RequestId>, text: String) {
-        self.counters.unusable.fetch_add(1, Ordering::Relaxed);
+        self.counters.unusable();
         let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, text.clone(), None);
         self.fail(id, error, Some(WireFault::Unusable(text)));
     }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     connection::{Connection, cancelled_by},
+    counters::{WireCounters, WireCounts},
     deadline::CallDeadline,
     error::CallFault,
     single::check_arguments,
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) demand: Notify,
     /// Where the connections of all its lives are counted.
     pub(crate) egress: EgressLog,
+    /// Where what was dropped is counted, on all of them.
+    pub(crate) wire: Arc<WireCounters>,
     /// The version of the newest listing. Here and not with the actor, so that it grows through all of them.
     listings: AtomicU64,
     /// The newest listing: what is known of its tools while it is away.
@@ -134,6 +137,7 @@ impl Upstream {
             slot,
             demand: Notify::new(),
             egress,
+            wire: Arc::default(),
             listings: AtomicU64::new(0),
             listed: Mutex::default(),
         }))
@@ -172,6 +176,12 @@ impl Upstream {
     #[must_use]
     pub fn egress(&self) -> EgressCounters {
         self.0.egress.counters()
+    }
+
+    /// What of its output was dropped so far: noise, late replies, and others that nobody could use.
+    #[must_use]
+    pub fn dropped(&self) -> WireCounts {
+        self.0.wire.counts()
     }
 
     /// Its current connection, with a listing not older than `version`. Waits until `deadline` while one may come;

@@ -24,13 +24,25 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
+/// The children of all threads, those that only wait to be reaped too.
+fn processes() -> usize {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    threads
+        .map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default())
+        .map(|children| children.split_whitespace().count())
+        .sum()
+}
+
+/// How often each of the three servers is tried: 201 handshakes fail.
+const TRIES: u32 = 67;
+
 #[tokio::test]
 async fn failed_handshakes_leave_nothing_behind() {
     let mut options = SupervisorOptions::new(Arc::new(NoEnvironment));
     options.lifecycle = LifecycleOptions {
         base: Duration::from_millis(1),
         cap: Duration::from_millis(1),
-        park_after: 26,
+        park_after: TRIES,
         ..LifecycleOptions::default()
     };
     options.stop = StopSequence {
@@ -53,7 +65,7 @@ async fn failed_handshakes_leave_nothing_behind() {
 
     let (tell, mut events) = mpsc::unbounded_channel();
     let supervisor = Supervisor::start(specs, options, tell).await.unwrap();
-    let mut failures = 0;
+    let (mut failures, mut most) = (0, (0, 0));
     let mut parked = 0;
     while parked < 3 {
         let event = timeout(Duration::from_secs(30), events.recv())
@@ -61,12 +73,16 @@ async fn failed_handshakes_leave_nothing_behind() {
             .unwrap()
             .unwrap();
         if let SupervisorEvent::State { to, .. } = event {
-            failures += usize::from(to == "backing_off" || to == "parked");
+            failures += u32::from(to == "backing_off" || to == "parked");
             parked += usize::from(to == "parked");
+            most = (most.0.max(descriptors()), most.1.max(processes()));
         }
     }
-    assert_eq!(failures, 3 * 26);
+    assert_eq!(failures, 3 * TRIES);
+    // Three pipes of each server, twice where the one before is just being closed; and no second process of any.
+    assert!(most.0 <= before + 3 * 6, "{most:?} of {before}");
+    assert!(most.1 <= 3, "{most:?}");
     // Waits for the last children, which are stopped in the background.
     supervisor.shutdown().await.unwrap();
-    assert_eq!(descriptors(), before);
+    assert_eq!((descriptors(), processes()), (before, 0));
 }

@@ -112,7 +112,11 @@ impl HttpServer {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Release);
-        self.shared.sessions().clear();
+        // Who listens to one holds it, so that it would live on.
+        let sessions = std::mem::take(&mut *self.shared.sessions());
+        for session in sessions.into_values() {
+            session.end();
+        }
         // Wakes the thread that accepts; a listener that is gone already needs none.
         #[expect(
             clippy::disallowed_methods,
@@ -198,6 +202,9 @@ fn answer_all(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
             "GET" => on_get(stream, shared, &head)?,
             "DELETE" => {
                 let gone = head.session.as_ref().and_then(|id| shared.sessions().remove(id));
+                if let Some(session) = &gone {
+                    session.end();
+                }
                 empty(
                     stream,
                     if gone.is_some() {

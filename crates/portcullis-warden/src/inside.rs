@@ -57,6 +57,7 @@ struct Post {
 fn act() -> io::Result<()> {
     // Whatever the host left open for its children is not ours: a pipe held open here would never end elsewhere.
     system::close_all_but_standard();
+    system::ignore_nothing();
     let requests = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     let greeting = channel::receive(&requests)?;

@@ -45,26 +45,30 @@
 //!   says so after a while and stays until it is gone. The same goes for one that hangs in the kernel.
 //! - Systems without `/proc`: the warden refuses to start there.
 //!
-//! A server runs with the user, the groups and the umask that the hub had when the warden was started. Where `main`
+//! A server runs with the user, the groups and the umask that the hub had when the warden was started, and with no
+//! signal ignored or blocked, whatever the hub ignores. Where `main`
 //! did not call [`init`] and no path was given ([`init_with`]), a supervisor has process groups alone: what leaves
 //! its group then survives.
 //!
 //! # Other systems
 //!
-//! There the crate has [`init`], which does nothing, and no warden; a supervisor falls back to process groups. macOS
-//! has no subreaper, so groups are what it allows; Windows has job objects, which would do, and this crate does not
-//! use them. Neither is compiled or tried by this project's CI.
+//! There the crate has [`init`], which does nothing, and no warden. macOS has no subreaper, so a supervisor falls back to
+//! process groups, which are what it allows. Windows has job objects, which would do, and this crate does not use them:
+//! there a supervisor ends the server's process alone. Neither is compiled or tried by this project's CI.
 //!
 //! # Deliberately absent
 //!
 //! An async runtime, threads, MCP, and any decision about when a server should run.
 
 mod error;
-mod limits;
-mod order;
-mod report;
-
 mod role;
+
+#[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
+mod order;
+#[cfg(target_os = "linux")]
+mod report;
 
 #[cfg(target_os = "linux")]
 mod channel;
@@ -76,7 +80,10 @@ mod inside;
 pub use error::Error;
 #[cfg(target_os = "linux")]
 pub use hub::{Launch, Warden};
+#[cfg(target_os = "linux")]
 pub use limits::Limits;
+#[cfg(target_os = "linux")]
 pub use order::{Order, STOP};
+#[cfg(target_os = "linux")]
 pub use report::{Report, Step};
 pub use role::{Program, init, init_with, program};

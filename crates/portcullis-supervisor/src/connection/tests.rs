@@ -4,6 +4,7 @@ use tokio::{
     io::{
         AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex, split,
     },
+    sync::mpsc,
     task::JoinHandle,
 };
 
@@ -41,6 +42,30 @@ impl ElicitationResponder for Person {
     }
 }
 
+/// A person who never answers: tells that it is asked, and then that it is not any more.
+#[derive(Debug)]
+struct Absent(mpsc::UnboundedSender<bool>);
+
+impl ElicitationResponder for Absent {
+    fn respond(
+        &self,
+        _: ServerId,
+        _: ElicitationRequest,
+    ) -> futures::future::BoxFuture<'_, ElicitationReply> {
+        struct Asked(mpsc::UnboundedSender<bool>);
+        impl Drop for Asked {
+            fn drop(&mut self) {
+                let _ = self.0.send(false);
+            }
+        }
+        let asked = Asked(self.0.clone());
+        Box::pin(async move {
+            asked.0.send(true).unwrap();
+            std::future::pending().await
+        })
+    }
+}
+
 /// A connection that has shaken hands, and the hand-played server at its other end.
 struct Rig {
     connection: Arc<Connection>,
@@ -67,6 +92,7 @@ impl Rig {
             asking: Arc::clone(&asking),
             progress: Arc::default(),
             tools_changed: Arc::default(),
+            closed: closed.clone(),
         };
         let progress = Arc::clone(&client.progress);
         let transport = StdioTransport::new(reader, writer, Arc::default(), closed.clone())
@@ -416,6 +442,30 @@ async fn the_idle_deadline_stands_still_while_a_person_is_asked() {
         "{result:?}"
     );
     assert_eq!(took, Duration::from_secs(15) + IDLE);
+}
+
+/// Cancellation the other way: a question that the server takes back is open no longer, and is not answered. Nor is one
+/// of a server that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_taken_back_is_asked_no_longer() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let mut rig = Rig::with(64 * 1024, Some(Arc::new(Absent(tell)))).await;
+    let question =
+        json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": QUESTION.clone()});
+    rig.say(&question).await;
+    assert_eq!(told.recv().await, Some(true));
+    let params = json!({"requestId": "q", "reason": "never mind"});
+    let began = Instant::now();
+    rig.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+        .await;
+    assert_eq!(told.recv().await, Some(false));
+    rig.assert_silence().await;
+
+    rig.say(&question).await;
+    assert_eq!(told.recv().await, Some(true));
+    rig.connection.closed.cancel();
+    assert_eq!(told.recv().await, Some(false));
+    assert!(began.elapsed() < Duration::from_secs(70), "not by its own time");
 }
 
 /// What a call waited before it was sent is taken off its deadline.

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::{messages::Messages, outstanding::Outstanding, standing::Standing, stream::StreamOf};
-use crate::{strings::StringSpool, transport::Strings};
+use crate::{counters::WireCounters, strings::StringSpool, transport::Strings};
 
 /// How long after a connection could not be made it is tried once more.
 const SECOND_TRY: Duration = Duration::from_millis(250);
@@ -68,6 +68,8 @@ pub(crate) struct HttpTerms {
     pub(crate) complaint: Complaint,
     /// Who takes the long strings of results. Without one they stay where they are.
     pub(crate) spool: Option<Arc<dyn StringSpool>>,
+    /// Where what is dropped is counted.
+    pub(crate) counters: Arc<WireCounters>,
 }
 
 /// The last answer that was none, in words for people: the SDK keeps only the name of a failure. And how long the
@@ -159,7 +161,7 @@ impl GuardedHttp {
     pub(crate) fn new(client: GuardedClient, terms: HttpTerms, secrets: Vec<SecretString>) -> Self {
         Self {
             client,
-            outstanding: Arc::default(),
+            outstanding: Arc::new(Outstanding::counting(Arc::clone(&terms.counters))),
             standing: Arc::default(),
             initialized: Arc::default(),
             terms,
@@ -170,7 +172,8 @@ impl GuardedHttp {
 
     /// A reader of bodies, or of events' data, of which at most `most_bytes` stay in memory.
     pub(super) fn messages(&self, most_bytes: usize) -> Messages {
-        Messages::new(most_bytes, self.terms.spool.as_ref(), &self.room)
+        let counters = Arc::clone(&self.terms.counters);
+        Messages::new(most_bytes, self.terms.spool.as_ref(), &self.room).counting(counters)
     }
 
     /// Text of a server's for a message to a person: short, without the secrets that the server was given, and

@@ -7,6 +7,7 @@ use thiserror::Error;
 use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
+    counters::WireCounters,
     strings::{LongString, StringSpool},
     transport::{Strings, claim},
 };
@@ -31,6 +32,7 @@ pub(crate) struct Messages {
     lines: OnOneLine,
     ended: Vec<Message>,
     body: Body,
+    counters: Arc<WireCounters>,
 }
 
 /// What is known of the body at hand. It is one line as a rule, and a line has its bounds; but a quote that is never
@@ -75,7 +77,14 @@ impl Messages {
             lines: OnOneLine::default(),
             ended: Vec::new(),
             body: Body::default(),
+            counters: Arc::default(),
         }
+    }
+
+    /// Counts what is dropped there.
+    pub(crate) fn counting(mut self, counters: Arc<WireCounters>) -> Self {
+        self.counters = counters;
+        self
     }
 
     /// Takes more of a body. What it holds of long strings is to be [handed over](Self::hand_over) before the next.
@@ -125,7 +134,10 @@ impl Messages {
     fn take_frames(&mut self) {
         while let Some(frame) = self.decoder.next_frame() {
             match frame {
-                Frame::Noise { text } => tracing::debug!(%text, "dropped data that are not JSON-RPC"),
+                Frame::Noise { text } => {
+                    self.counters.noise();
+                    tracing::debug!(%text, "dropped data that are not JSON-RPC");
+                }
                 _ if self.body.overlong => {}
                 frame if self.ended.len() < MAX_MESSAGES_PER_LINE => {
                     self.body.kept = self.body.kept.saturating_add(kept_bytes(&frame));

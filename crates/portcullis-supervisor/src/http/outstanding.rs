@@ -6,9 +6,10 @@ use std::{
 
 use portcullis_wire::Id;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, RequestId};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::param::ParamCache;
-use crate::ticket::Ticket;
+use crate::{counters::WireCounters, ticket::Ticket};
 
 /// How many requests are remembered. Far more than are ever in flight at once: a request whose reply never comes
 /// is forgotten when so many others have come after it.
@@ -23,13 +24,22 @@ pub(crate) struct Outstanding {
     requests: Mutex<Requests>,
     /// What the last listing says of headers.
     pub(crate) params: ParamCache,
+    /// Where replies that are dropped are counted.
+    pub(crate) counters: Arc<WireCounters>,
 }
 
 #[derive(Default)]
 struct Requests {
     waiting: VecDeque<(RequestId, Waiting)>,
     /// Those that were answered, cancelled or given up. A reply to one of them is late, and says nothing of others.
-    retired: VecDeque<RequestId>,
+    retired: VecDeque<Retired>,
+}
+
+/// A request that is over.
+struct Retired {
+    id: RequestId,
+    /// Cancelled once the SDK has its reply, where that was claimed.
+    arrived: Option<CancellationToken>,
 }
 
 /// What is known of a request that waits.
@@ -47,7 +57,27 @@ pub(crate) struct Waiting {
     pub(crate) ticket: Option<Arc<Ticket>>,
 }
 
+/// A reply on its way to the SDK. Dropped, it has arrived, or never will.
+pub(crate) struct OnItsWay {
+    id: RequestId,
+    _arrives: DropGuard,
+}
+
+impl OnItsWay {
+    /// The request that it answers.
+    pub(crate) fn id(&self) -> &RequestId {
+        &self.id
+    }
+}
+
 impl Outstanding {
+    pub(crate) fn counting(counters: Arc<WireCounters>) -> Self {
+        Self {
+            counters,
+            ..Self::default()
+        }
+    }
+
     /// Remembers a request, or forgets a cancelled one.
     pub(crate) fn note(&self, message: &ClientJsonRpcMessage) {
         match message {
@@ -61,12 +91,12 @@ impl Outstanding {
                 };
                 let mut all = self.lock();
                 // A call that is sent again keeps its id.
-                all.retired.retain(|id| *id != request.id);
+                all.retired.retain(|retired| retired.id != request.id);
                 all.waiting.retain(|(id, _)| *id != request.id);
                 if all.waiting.len() >= MOST
                     && let Some((id, _)) = all.waiting.pop_front()
                 {
-                    all.retire(id);
+                    all.retire(id, None);
                 }
                 all.waiting.push_back((request.id.clone(), waiting));
             }
@@ -81,19 +111,44 @@ impl Outstanding {
         }
     }
 
-    /// Takes the request that `id` answers. Some servers send a number's text back: `"7"` for `7`.
-    pub(crate) fn claim(&self, id: &Id) -> Option<(RequestId, Waiting)> {
-        self.take(&exact(id))
-            .or_else(|| self.take(&RequestId::Number(id.as_number()?)))
+    /// Takes the request that `id` answers. Some servers send a number's text back: `"7"` for `7`. The last of the
+    /// three is to be held until the SDK has the reply.
+    pub(crate) fn claim(&self, id: &Id) -> Option<(RequestId, Waiting, OnItsWay)> {
+        let mut all = self.lock();
+        let arrived = CancellationToken::new();
+        let (id, waiting) = all.take(&exact(id), Some(&arrived)).or_else(|| {
+            let number = RequestId::Number(id.as_number()?);
+            all.take(&number, Some(&arrived))
+        })?;
+        let on_its_way = OnItsWay {
+            id: id.clone(),
+            _arrives: arrived.drop_guard(),
+        };
+        Some((id, waiting, on_its_way))
+    }
+
+    /// Resolves once no reply to this request is on its way to the SDK: at once, or when whoever claimed one has
+    /// handed it over. The end of what was to answer the request must not be told before that, since the SDK takes
+    /// the request for lost then.
+    pub(crate) async fn arrived(&self, id: &RequestId) {
+        let arrived = {
+            let all = self.lock();
+            let retired = all.retired.iter().rfind(|retired| retired.id == *id);
+            retired.and_then(|retired| retired.arrived.clone())
+        };
+        if let Some(arrived) = arrived {
+            arrived.cancelled().await;
+        }
     }
 
     /// Whether `id` is that of a request that is over.
     pub(crate) fn is_retired(&self, id: &Id) -> bool {
         let all = self.lock();
-        all.retired.contains(&exact(id))
+        let is_retired = |id: &RequestId| all.retired.iter().any(|retired| retired.id == *id);
+        is_retired(&exact(id))
             || id
                 .as_number()
-                .is_some_and(|number| all.retired.contains(&RequestId::Number(number)))
+                .is_some_and(|number| is_retired(&RequestId::Number(number)))
     }
 
     /// Whether `asked` is the only request that waits, subscriptions aside: then it can be blamed for a reply that
@@ -106,11 +161,7 @@ impl Outstanding {
 
     /// Takes a request by its own id.
     pub(crate) fn take(&self, id: &RequestId) -> Option<(RequestId, Waiting)> {
-        let mut all = self.lock();
-        let at = all.waiting.iter().rposition(|(found, _)| found == id)?;
-        let taken = all.waiting.remove(at);
-        all.retire(id.clone());
-        taken
+        self.lock().take(id, None)
     }
 
     /// Looks at a request without taking it.
@@ -150,11 +201,18 @@ impl Outstanding {
 }
 
 impl Requests {
-    fn retire(&mut self, id: RequestId) {
+    fn take(&mut self, id: &RequestId, arrived: Option<&CancellationToken>) -> Option<(RequestId, Waiting)> {
+        let at = self.waiting.iter().rposition(|(found, _)| found == id)?;
+        let taken = self.waiting.remove(at);
+        self.retire(id.clone(), arrived.cloned());
+        taken
+    }
+
+    fn retire(&mut self, id: RequestId, arrived: Option<CancellationToken>) {
         if self.retired.len() >= MOST_RETIRED {
             self.retired.pop_front();
         }
-        self.retired.push_back(id);
+        self.retired.push_back(Retired { id, arrived });
     }
 }
 
@@ -211,7 +269,7 @@ mod tests {
         );
         note(&all, ClientRequest::PingRequest(PingRequest::default()), 2);
         assert!(all.claim(&Id::Number(3)).is_none());
-        let (id, waiting) = all.claim(&Id::String("1".to_owned())).unwrap();
+        let (id, waiting, _) = all.claim(&Id::String("1".to_owned())).unwrap();
         assert_eq!((id, waiting.raw_result), (RequestId::Number(1), true));
         assert!(all.claim(&Id::Number(1)).is_none());
         assert!(!all.claim(&Id::Number(2)).unwrap().1.raw_result);

@@ -189,14 +189,17 @@ impl GuardedHttp {
                 Err(Refused::Hangs) => return Err(self.unusable(message, Refused::Hangs.to_string())),
             }
         }
-        let (mut messages, mut stray) = (Vec::new(), None);
+        let (mut messages, mut on_their_way, mut stray) = (Vec::new(), Vec::new(), None);
         let whole = reading.finish();
         if reading.hand_over().await.is_err() {
             return Err(self.unusable(message, Refused::Hangs.to_string()));
         }
         for received in whole {
             match translate_message(received, &self.outstanding).await {
-                Some(Translated::Up(message)) => messages.push(message),
+                Some(Translated::Up(message, on_its_way)) => {
+                    messages.push(message);
+                    on_their_way.extend(on_its_way);
+                }
                 Some(Translated::Stray(reply)) => {
                     stray.get_or_insert(reply);
                 }
@@ -208,13 +211,22 @@ impl GuardedHttp {
             let reply = stray.unwrap_or_else(|| Stray::unusable(missing));
             messages.push(reply.blame(waiting));
         }
-        if let [_] = messages.as_slice()
+        // Its reply may have come on another stream: then that is heard first, and after it that this was all.
+        on_their_way.retain(|reply| reply.id() != asked);
+        self.outstanding.arrived(asked).await;
+        if on_their_way.is_empty()
+            && let [_] = messages.as_slice()
             && let Some(message) = messages.pop()
         {
             return Ok(StreamableHttpPostResponse::Json(message, session));
         }
-        let events: Vec<_> = messages.iter().filter_map(event_of).map(Ok).collect();
-        let events = futures::stream::iter(events).boxed();
+        let events: Vec<_> = messages.iter().filter_map(event_of).collect();
+        let events = futures::stream::iter(events).map(move |event| {
+            // Replies to others are held as long as the stream is.
+            let _ = &on_their_way;
+            Ok(event)
+        });
+        let events = events.boxed();
         Ok(StreamableHttpPostResponse::Sse(events, session))
     }
 
@@ -349,7 +361,7 @@ impl GuardedHttp {
         errors(body)
             .filter_map(|frame| translate(frame, &self.outstanding))
             .find_map(|translated| match translated {
-                Translated::Up(message) => Some(message),
+                Translated::Up(message, _) => Some(message),
                 Translated::Stray(stray) => Some(stray.blame(self.outstanding.take(asked?)?)),
                 Translated::Back(_) => None,
             })

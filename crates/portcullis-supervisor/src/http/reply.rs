@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     messages::{Message, OnOneLine},
-    outstanding::{Outstanding, Waiting},
+    outstanding::{OnItsWay, Outstanding, Waiting},
 };
 use crate::{
     service::is_heeded,
@@ -39,19 +39,20 @@ pub(crate) async fn translate_message(
     if let Frame::Response { id, result } = frame {
         // Claimed first: the same id may be answered on another stream at the same time, and whoever brings strings is
         // whoever brings the result.
-        let Some((asked, waiting)) = outstanding.claim(&id) else {
+        let Some((asked, waiting, on_its_way)) = outstanding.claim(&id) else {
             return unclaimed(&id, outstanding);
         };
-        return Some(match &waiting.ticket {
+        let reply = match &waiting.ticket {
             Some(ticket) => {
                 ticket.bring(strings);
-                Translated::Up(answered(asked, &waiting, result, outstanding))
+                answered(asked, &waiting, result, outstanding)
             }
             None => match put_back(result.into(), strings).await {
-                Ok(result) => Translated::Up(answered(asked, &waiting, result.into(), outstanding)),
-                Err(why) => Translated::Up(Stray::unusable(why).blame((asked, waiting))),
+                Ok(result) => answered(asked, &waiting, result.into(), outstanding),
+                Err(why) => Stray::unusable(why).blame((asked, waiting)),
             },
-        });
+        };
+        return Some(Translated::Up(reply, Some(on_its_way)));
     }
     match restore(frame, strings).await {
         Restored::Frame(frame) => translate(frame, outstanding),
@@ -68,7 +69,10 @@ pub(crate) async fn translate_message(
 pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Translated> {
     match frame {
         Frame::Response { id, result } => match outstanding.claim(&id) {
-            Some((id, waiting)) => Some(Translated::Up(answered(id, &waiting, result, outstanding))),
+            Some((id, waiting, on_its_way)) => Some(Translated::Up(
+                answered(id, &waiting, result, outstanding),
+                Some(on_its_way),
+            )),
             None => unclaimed(&id, outstanding),
         },
         Frame::Error { id, error } => {
@@ -76,7 +80,10 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
             let code = i32::try_from(error.code).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
             let error = ErrorData::new(ErrorCode(code), error.message, data);
             match id.as_ref().and_then(|id| outstanding.claim(id)) {
-                Some((id, _)) => Some(Translated::Up(ServerJsonRpcMessage::error(error, Some(id)))),
+                Some((id, _, on_its_way)) => Some(Translated::Up(
+                    ServerJsonRpcMessage::error(error, Some(id)),
+                    Some(on_its_way),
+                )),
                 None => stray(
                     outstanding,
                     id.as_ref(),
@@ -93,12 +100,12 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
             stray(outstanding, None, Stray::unusable(reason))
         }
         Frame::Request { id, method, message } => Some(match serde_json::from_str(&message) {
-            Ok(message) => Translated::Up(message),
+            Ok(message) => Translated::Up(message, None),
             Err(error) => Translated::Back(refusal(id, &method, &error)),
         }),
         Frame::Notification { method, .. } if !is_heeded(&method) => None,
         Frame::Notification { method, message } => match serde_json::from_str(&message) {
-            Ok(message) => Some(Translated::Up(message)),
+            Ok(message) => Some(Translated::Up(message, None)),
             Err(error) => {
                 tracing::debug!(%method, %error, "dropped a notification that does not parse");
                 None
@@ -113,8 +120,8 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
 
 /// What becomes of a frame.
 pub(crate) enum Translated {
-    /// The SDK is to see it.
-    Up(ServerJsonRpcMessage),
+    /// The SDK is to see it. Where it is a reply, what comes with it is held until the SDK has it.
+    Up(ServerJsonRpcMessage, Option<OnItsWay>),
     /// The server is to be told this.
     Back(ClientJsonRpcMessage),
     /// It is a reply to nobody who waits. Whom it may be blamed on is for the reader of the stream to say: on the
@@ -169,7 +176,10 @@ fn answered(
 fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Option<Translated> {
     let reply = Stray::unusable(reason);
     match id.and_then(|id| outstanding.claim(id)) {
-        Some(claimed) => Some(Translated::Up(reply.blame(claimed))),
+        Some((id, waiting, on_its_way)) => {
+            outstanding.counters.unusable();
+            Some(Translated::Up(reply.blame((id, waiting)), Some(on_its_way)))
+        }
         None => stray(outstanding, id, reply),
     }
 }
@@ -177,6 +187,7 @@ fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Optio
 /// A reply that nobody waits for: a late one is dropped, and any other kept for whoever knows more.
 fn stray(outstanding: &Outstanding, id: Option<&Id>, reply: Stray) -> Option<Translated> {
     if id.is_some_and(|id| outstanding.is_retired(id)) {
+        outstanding.counters.unclaimed();
         tracing::debug!(reason = %reply.error.message, "dropped a reply to a request that is over");
         return None;
     }
@@ -219,6 +230,7 @@ fn result_message(id: RequestId, waiting: &Waiting, result: Box<str>) -> ServerJ
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::WireCounts;
 
     #[test]
     fn of_errors_there_are_so_many_and_all_else_is_dropped() {
@@ -230,5 +242,31 @@ mod tests {
             assert_eq!(errors.len(), found);
             assert!(errors.iter().all(|frame| matches!(frame, Frame::Error { .. })));
         }
+    }
+
+    #[test]
+    fn what_is_dropped_is_counted() {
+        let all = Outstanding::default();
+        let ping = rmcp::model::ClientRequest::PingRequest(Default::default());
+        let request = ClientJsonRpcMessage::request(ping, RequestId::Number(5));
+        let reply = |id| Frame::Response {
+            id: Id::Number(id),
+            result: "{}".into(),
+        };
+        all.note(&request);
+        assert!(translate(reply(5), &all).is_some());
+        assert_eq!(all.counters.counts(), WireCounts::default());
+        // It comes again, late.
+        assert!(translate(reply(5), &all).is_none());
+        all.note(&request);
+        let reason = portcullis_wire::Unusable::NoId;
+        let id = Some(Id::Number(5));
+        assert!(translate(Frame::Unusable { id, reason }, &all).is_some());
+        let counted = WireCounts {
+            unclaimed: 1,
+            unusable: 1,
+            ..WireCounts::default()
+        };
+        assert_eq!(all.counters.counts(), counted);
     }
 }

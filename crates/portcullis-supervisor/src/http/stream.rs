@@ -14,6 +14,7 @@ use super::{
     client::{Back, GuardedError, GuardedHttp},
     events::{Event, EventParser, EventSink, EventTooLarge},
     messages::{Message, Messages, PIECE_BYTES, Refused},
+    outstanding::OnItsWay,
     reply::{Stray, Translated, translate_message},
 };
 use crate::{pace::Pace, ticket::WireFault};
@@ -61,6 +62,7 @@ impl GuardedHttp {
             asked,
             back,
             ready: Vec::new(),
+            on_their_way: Vec::new(),
             stray: None,
             resumable,
             any: false,
@@ -95,6 +97,8 @@ struct Events {
     back: Back,
     /// Events to give before the next is read, the last one first.
     ready: Vec<Sse>,
+    /// The replies among them, until the SDK comes back for what is next.
+    on_their_way: Vec<OnItsWay>,
     /// The first reply that came for nobody, while others than `asked` waited as well.
     stray: Option<Stray>,
     /// An event had an id: the SDK goes on after it, on another stream.
@@ -143,6 +147,8 @@ impl Events {
             if let Some(ready) = self.ready.pop() {
                 return Some(Ok(ready));
             }
+            // Whoever asks for more has dealt with what there was.
+            self.on_their_way.clear();
             if let Some((event, messages)) = self.received.events.pop_front() {
                 self.resumable |= event.id.is_some();
                 if let (Some(asked), Some(id)) = (&self.asked, &event.id) {
@@ -161,7 +167,7 @@ impl Events {
                     let reason = error
                         .as_deref()
                         .unwrap_or("the server ended the stream before its reply");
-                    match self.ended(reason) {
+                    match self.ended(reason).await {
                         Some(blamed) => self.ready.push(blamed),
                         None => return error.map(|error| Err(SseError::Body(error.into()))),
                     }
@@ -237,11 +243,12 @@ impl Events {
         if matches!(event.event.as_deref(), None | Some("" | "message")) {
             for message in messages {
                 match translate_message(message, &self.client.outstanding).await {
-                    Some(Translated::Up(message)) => {
+                    Some(Translated::Up(message, on_its_way)) => {
                         if matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) {
                             self.pace.replied();
                         }
                         rewritten.extend(event_of(&message));
+                        self.on_their_way.extend(on_its_way);
                     }
                     Some(Translated::Back(answer)) => self.client.answer_back(self.back.clone(), answer),
                     Some(Translated::Stray(stray)) => rewritten.extend(self.stray(stray)),
@@ -263,17 +270,23 @@ impl Events {
     /// A reply for nobody who waits. It is that of the request which this stream answers, if no other waits; where
     /// others do, their reply may have gone astray, and this stream's own may yet come.
     fn stray(&mut self, stray: Stray) -> Option<Sse> {
-        let asked = self.asked.as_ref()?;
         let outstanding = &self.client.outstanding;
+        let Some(asked) = self.asked.as_ref() else {
+            outstanding.counters.unclaimed();
+            return None;
+        };
         if !outstanding.is_alone(asked) {
+            outstanding.counters.unclaimed();
             self.stray.get_or_insert(stray);
             return None;
         }
+        outstanding.counters.unusable();
         event_of(&stray.blame(outstanding.take(asked)?))
     }
 
-    /// Tells a call that waits on this stream why nothing more will come; not where the SDK may yet go on.
-    fn ended(&mut self, reason: &str) -> Option<Sse> {
+    /// Tells a call that waits on this stream why nothing more will come; not where the SDK may yet go on. Where its
+    /// reply came on another stream, that is heard first.
+    async fn ended(&mut self, reason: &str) -> Option<Sse> {
         if self.standing {
             self.client.standing.ended(self.any, self.opened.elapsed());
         }
@@ -281,7 +294,11 @@ impl Events {
             return None;
         }
         // Nothing of it is left: one that is over must not keep others from being the only one that waits.
-        let (id, waiting) = self.client.outstanding.take(self.asked.as_ref()?)?;
+        let asked = self.asked.as_ref()?;
+        let Some((id, waiting)) = self.client.outstanding.take(asked) else {
+            self.client.outstanding.arrived(asked).await;
+            return None;
+        };
         if let Some(stray) = self.stray.take() {
             return event_of(&stray.blame((id, waiting)));
         }

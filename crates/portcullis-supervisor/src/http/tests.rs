@@ -127,6 +127,7 @@ fn terms() -> HttpTerms {
         patience: Duration::from_secs(10),
         complaint: Complaint::default(),
         spool: None,
+        counters: Arc::default(),
     }
 }
 

@@ -1,14 +1,21 @@
-//! Process groups.
+//! Process groups, on Unix. Elsewhere the child alone is ended, and what it started is its own affair.
 //!
 //! A child leads a process group of its own. Its end is seen *before* it is reaped, so that the group's id cannot
 //! have been given to somebody else when the rest of the group is killed. What leaves its
 //! group (`setsid`) is outside this guard; docs/threat-model.md says so.
+//!
+//! A signal that the hub ignores, as SIGHUP is under `nohup`, the child ignores too, as any child does: what could
+//! change that without `unsafe` (`posix_spawn(3)`) knows no working directory. Under a warden none is ignored.
+
+#[cfg(not(unix))]
+mod other;
+#[cfg(unix)]
+mod unix;
 
 use std::{io, process::Stdio};
 
 use futures::future::BoxFuture;
 use portcullis_config::ProcessLimits;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use secrecy::ExposeSecret;
 use tokio::{
     process::{Child, Command},
@@ -17,10 +24,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+#[cfg(not(unix))]
+use other::{Exit, Group};
+#[cfg(unix)]
+use unix::{Exit, Group};
+
 use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence};
 use crate::environment::SpawnPlan;
 
-/// Process groups: what every Unix offers without help.
+/// Process groups: what every Unix offers without help. On other systems, the process alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GroupSpawner;
 
@@ -79,7 +91,7 @@ impl GroupSpawner {
         };
         let stop_token = CancellationToken::new();
         let (report, ended) = watch::channel(None);
-        tokio::spawn(keep(child, GroupGuard::of(pid), stop_token.clone(), stop, report));
+        tokio::spawn(keep(child, Group::of(pid), stop_token.clone(), stop, report));
         Ok(SpawnedProcess {
             stdin: Box::new(stdin),
             stdout: Box::new(stdout),
@@ -93,32 +105,10 @@ impl GroupSpawner {
     }
 }
 
-/// Kills the whole group when dropped, however the keeper ends.
-struct GroupGuard(Option<Pid>);
-
-impl GroupGuard {
-    fn of(pid: u32) -> Self {
-        Self(i32::try_from(pid).ok().and_then(Pid::from_raw))
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = self.0 {
-            // A group that is gone already is what is wanted.
-            let _ = rustix::process::kill_process_group(group, signal);
-        }
-    }
-}
-
-impl Drop for GroupGuard {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-    }
-}
-
 /// Waits for the child's end or for the order to stop it, and reports when the group is gone.
 async fn keep(
     mut child: Child,
-    group: GroupGuard,
+    group: Group,
     stop: CancellationToken,
     sequence: StopSequence,
     report: watch::Sender<Option<String>>,
@@ -128,9 +118,9 @@ async fn keep(
         () = exit.seen(&mut child) => {}
         () = stop.cancelled() => {
             if timeout(sequence.after_eof, exit.seen(&mut child)).await.is_err() {
-                group.signal(Signal::TERM);
+                group.ask_to_end();
                 if timeout(sequence.after_term, exit.seen(&mut child)).await.is_err() {
-                    group.signal(Signal::KILL);
+                    group.kill(&mut child);
                 }
             }
         }
@@ -142,40 +132,4 @@ async fn keep(
         Err(error) => format!("cannot be waited for: {error}"),
     };
     report.send_replace(Some(how));
-}
-
-/// Sees a child's end without reaping it: at each SIGCHLD of the process it asks, without waiting, whether it was
-/// this child's.
-struct Exit {
-    leader: Option<Pid>,
-    children: Option<tokio::signal::unix::Signal>,
-}
-
-impl Exit {
-    fn of(group: &GroupGuard) -> Self {
-        let children = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child()).ok();
-        Self {
-            leader: group.0,
-            children,
-        }
-    }
-
-    /// Resolves once the child has exited. Where signals cannot be listened to, the child is reaped by this, and
-    /// the kill of its group that follows relies on the group's id not being taken again within that moment.
-    async fn seen(&mut self, child: &mut Child) {
-        if let (Some(leader), Some(children)) = (self.leader, &mut self.children) {
-            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            loop {
-                match rustix::process::waitid(WaitId::Pid(leader), look) {
-                    Ok(None) => {}
-                    Ok(Some(_)) => return,
-                    Err(_) => break,
-                }
-                if children.recv().await.is_none() {
-                    break;
-                }
-            }
-        }
-        let _ = child.wait().await;
-    }
 }

@@ -210,3 +210,54 @@ fn with_source(error: &Error) -> String {
         None => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use portcullis_config::ProcessLimits;
+
+    use super::*;
+
+    fn ordered(spawner: &WardenSpawner, cwd: Option<&str>, limits: ProcessLimits) -> Order {
+        let plan = SpawnPlan {
+            program: "/bin/true".into(),
+            args: Vec::new(),
+            environment: Default::default(),
+            cwd: cwd.map(Into::into),
+            limits,
+            secrets: Vec::new(),
+        };
+        spawner.order(&plan, StopSequence::default()).unwrap()
+    }
+
+    #[test]
+    fn a_definitions_limits_come_before_those_for_all() {
+        let all = Limits {
+            open_files: Some(50),
+            memory_bytes: Some(1 << 30),
+            core_bytes: Some(0),
+            ..Limits::default()
+        };
+        let spawner = WardenSpawner::new(Program::Itself).limits(all);
+        let none = ordered(&spawner, None, ProcessLimits::default());
+        assert_eq!(none.limits, all);
+        let own = ProcessLimits {
+            open_files: Some(100),
+            cpu_seconds: Some(7),
+            ..ProcessLimits::default()
+        };
+        let expected = Limits {
+            open_files: Some(100),
+            cpu_seconds: Some(7),
+            ..all
+        };
+        assert_eq!(ordered(&spawner, None, own).limits, expected);
+    }
+
+    #[test]
+    fn without_a_directory_of_its_own_a_server_starts_in_the_hubs() {
+        let spawner = WardenSpawner::new(Program::Itself);
+        let none = ProcessLimits::default();
+        assert_eq!(ordered(&spawner, Some("/usr"), none).cwd, Some("/usr".into()));
+        assert_eq!(ordered(&spawner, None, none).cwd, std::env::current_dir().ok());
+    }
+}

@@ -76,6 +76,7 @@ async fn a_call_that_times_out_is_cancelled_once() {
     assert_eq!(rig.text("s", "wait").await, "waited");
     let id = lines(&calls)[0].split(' ').next().unwrap().to_owned();
     assert_eq!(lines(&cancelled), [id]);
+    assert_eq!(rig.upstream("s").dropped().unclaimed, 1);
 }
 
 #[tokio::test]
@@ -120,6 +121,18 @@ async fn the_hubs_environment_stays_with_the_hub() {
         reason.contains("PATH=") && !reason.contains("CANARY") && !reason.contains("CARGO"),
         "{reason}"
     );
+}
+
+/// In the directory that its definition names, without a warden too.
+#[tokio::test]
+async fn a_server_starts_in_its_own_working_directory() {
+    let mut spec = stdio("s", Path::new("/bin/sh"), &["-c", "pwd >&2; exit 1"]);
+    if let TransportSpec::Stdio(stdio) = &mut spec.transport {
+        stdio.cwd = Some("/usr".into());
+    }
+    let mut rig = Rig::start([spec]).await;
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(reason.ends_with("it wrote `/usr`"), "{reason}");
 }
 
 /// Report 16: a flood on the standard error blocks nobody.

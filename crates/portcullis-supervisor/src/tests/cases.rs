@@ -101,9 +101,7 @@ async fn play(case: Case, over: Over) {
     }
     let pids = case.pids.as_deref().map(pids).unwrap_or_default();
     assert_eq!(pids.is_empty(), case.pids.is_none(), "{at}");
-    for pid in pids {
-        eventually(&at, || !is_alive(pid)).await;
-    }
+    all_gone(&pids).await;
 }
 
 fn timeouts(ends: Ends) -> Timeouts {

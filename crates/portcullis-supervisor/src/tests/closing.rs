@@ -15,7 +15,7 @@ async fn an_idle_server_is_closed_and_the_next_call_opens_it() {
     let mut rig = Rig::start_with([scripted(&pid_tool(Script::new("s")))], idle).await;
     let old: u32 = rig.text("s", "pid").await.parse().unwrap();
     rig.until("s", "idle").await;
-    eventually("the idle process is gone", || !is_alive(old)).await;
+    gone(old).await;
     assert_ne!(rig.text("s", "pid").await, old.to_string());
 }
 

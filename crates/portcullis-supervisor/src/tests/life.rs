@@ -61,6 +61,54 @@ async fn the_era_is_found_and_remembered() {
     assert_eq!(silent, [2, 2, 1]);
 }
 
+/// However a server fails the newer era's question, the older handshake is tried on a process of its own, and what was
+/// found is remembered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_era_is_found_however_the_newer_one_is_refused() {
+    let refusals = [
+        Discover::Error {
+            code: -32_000,
+            message: "what?".to_owned(),
+        },
+        Discover::EmptyResult,
+        Discover::Exit { code: 1 },
+        Discover::Raw("[]".to_owned()),
+        Discover::Raw(r#"{"supportedVersions":7}"#.to_owned()),
+    ];
+    let found = refusals.map(|discover| starts(Script::new("s").discover(discover), Protocol::Auto, 1));
+    assert_eq!(futures::future::join_all(found).await, [[2, 1]; 5]);
+}
+
+/// An era that is ordered is the only one that is tried.
+#[tokio::test]
+async fn no_other_era_is_tried_than_the_one_that_is_ordered() {
+    for (protocol, speaks, asked, never) in [
+        (
+            Protocol::Modern,
+            Era::Legacy,
+            "server/discover",
+            r#""initialize""#,
+        ),
+        (
+            Protocol::Initialize,
+            Era::Modern,
+            r#""initialize""#,
+            "server/discover",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let received = folder.path().join("received");
+        let mut spec = scripted(&Script::new("s").era(speaks).record_received(&received));
+        spec.protocol = protocol;
+        let mut rig = Rig::start([spec]).await;
+        rig.until("s", "backing_off").await;
+        rig.until("s", "backing_off").await;
+        let lines = lines(&received);
+        assert!(lines.iter().any(|line| line.contains(asked)), "{lines:?}");
+        assert!(!lines.iter().any(|line| line.contains(never)), "{lines:?}");
+    }
+}
+
 /// A server that is slow to start and speaks the newer era alone comes up all the same.
 #[tokio::test]
 async fn a_slow_server_of_the_newer_era_is_found() {
@@ -242,7 +290,7 @@ async fn a_closed_output_is_the_end() {
         .unwrap_err();
     assert!(matches!(fault, CallFault::OutcomeUnknown { .. }), "{fault:?}");
     assert_ne!(rig.text("s", "pid").await, old.to_string());
-    eventually("the old process is gone", || !is_alive(old)).await;
+    gone(old).await;
 }
 
 /// Report 38: a server that always exits is given up after some tries, its calls fail at once, and a demand finds
@@ -444,7 +492,7 @@ async fn an_actor_that_fails_is_replaced_and_its_neighbours_go_on() {
         "listings are counted through all actors of a server"
     );
     assert_ne!(rig.text("a", "pid").await, a.to_string());
-    eventually("the old child is gone", || !is_alive(a)).await;
+    gone(a).await;
     assert_eq!(rig.text("b", "pid").await, b.to_string());
 }
 
@@ -460,8 +508,14 @@ async fn what_cannot_be_started_says_why() {
             .insert("API_KEY".to_owned(), Template::parse("x${env:NOT_THERE}"));
     }
     let missing = stdio("missing", &PathBuf::from("/nowhere/to/be/found"), &[]);
-    let mut rig = Rig::start([unset, missing]).await;
-    for _ in 0..2 {
+    // Neither is looked up, in whatever path or directory.
+    let bare = stdio("bare", Path::new("sh"), &["-c", "exit 1"]);
+    let mut relative = stdio("relative", Path::new("bin/sh"), &["-c", "exit 1"]);
+    if let TransportSpec::Stdio(stdio) = &mut relative.transport {
+        stdio.cwd = Some("/".into());
+    }
+    let mut rig = Rig::start([unset, missing, bare, relative]).await;
+    for _ in 0..4 {
         let (server, reason) = loop {
             if let SupervisorEvent::State {
                 server,
@@ -475,6 +529,8 @@ async fn what_cannot_be_started_says_why() {
         };
         let told = match server.as_str() {
             "unset" => "env.API_KEY: the variable `NOT_THERE` is not set",
+            "bare" => "cannot start `sh`: it is no absolute path",
+            "relative" => "cannot start `bin/sh`: it is no absolute path",
             _ => "cannot start `/nowhere/to/be/found`: ",
         };
         assert!(reason.contains(told), "{reason}");

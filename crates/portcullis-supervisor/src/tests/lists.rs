@@ -80,6 +80,36 @@ async fn a_list_that_does_not_come_fails_the_connection_and_says_why() {
     }
 }
 
+/// Each page in time, and all of them together not.
+#[tokio::test]
+async fn the_deadline_of_a_listing_is_one_for_all_its_pages() {
+    let slow = three(Paging::Endless).list_reply(ListReply::AfterMs(100));
+    let mut spec = scripted(&slow);
+    spec.timeouts.list = Duration::from_secs(1);
+    let mut rig = Rig::start([spec]).await;
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(reason.contains("listing tools took over 1 s"), "{reason}");
+}
+
+/// Report 27: a change while a listing runs, which has the tools as they were before.
+#[tokio::test]
+async fn a_change_during_a_listing_is_seen() {
+    let changes = Behaviour::ListChanged {
+        count: 2,
+        interval_ms: 300,
+    };
+    let script = Script::new("s")
+        .tool(Tool::new("old", Behaviour::Pid).shown(Shown::BeforeChange))
+        .tool(Tool::new("new", Behaviour::Pid).shown(Shown::AfterChange))
+        .tool(Tool::new("change", changes))
+        .list_reply(ListReply::AfterMs(1_000));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    assert_eq!(names(&rig.tools("s").await.1), ["old", "change"]);
+    rig.call("s", "change", "{}").await.unwrap();
+    // The listing that the first of them began has the old tools, if the machine is quick enough for it to be one.
+    while names(&rig.tools("s").await.1) != ["new", "change"] {}
+}
+
 /// Report 27 in small: a change is listed and published, and the newer list has the greater version.
 #[tokio::test]
 async fn changed_tools_are_published() {

@@ -57,9 +57,9 @@ async fn a_result_with_a_long_string_is_whole() {
     connection.close().await.unwrap();
 }
 
-async fn gone(folder: &Path) {
-    let pids = pids(&folder.join("pids"));
-    eventually("no process is left", || pids.iter().all(|pid| !is_alive(*pid))).await;
+/// The servers that noted themselves in `folder` are dead.
+async fn ended(folder: &Path) {
+    all_gone(&pids(&folder.join("pids"))).await;
 }
 
 #[tokio::test]
@@ -163,14 +163,14 @@ async fn agent_tools_are_what_a_model_is_told_and_a_call() {
         matches!(fault, CallFault::Unavailable { state: "stopped", .. }),
         "{fault:?}"
     );
-    gone(folder.path()).await;
+    ended(folder.path()).await;
 }
 
 #[tokio::test]
 async fn a_dropped_connection_leaves_no_process() {
     let folder = tempfile::tempdir().unwrap();
     drop(connect(spec(folder.path()), options()).await.unwrap());
-    gone(folder.path()).await;
+    ended(folder.path()).await;
     assert_eq!(pids(&folder.path().join("pids")).len(), 1);
 }
 
@@ -194,7 +194,7 @@ async fn a_turn_closes_its_connection_whatever_comes_of_it() {
         panic!("a bad turn")
     }));
     assert!(panicked.await.unwrap_err().is_panic());
-    gone(folder.path()).await;
+    ended(folder.path()).await;
 }
 
 #[tokio::test]

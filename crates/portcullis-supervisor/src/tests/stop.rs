@@ -61,10 +61,6 @@ async fn up(folder: &Path) -> (Rig, Vec<u32>) {
     (rig, pids)
 }
 
-async fn all_gone(pids: &[u32]) {
-    eventually("no process is left", || pids.iter().all(|pid| !is_alive(*pid))).await;
-}
-
 /// Reports 11, 12: within the stop sequence's time, whatever a server does against it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_leaves_no_process() {

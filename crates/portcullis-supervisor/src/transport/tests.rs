@@ -76,12 +76,8 @@ impl Rig {
     }
 
     fn count(&self) -> [u64; 3] {
-        [
-            &self.counters.noise,
-            &self.counters.unclaimed,
-            &self.counters.unusable,
-        ]
-        .map(|counter| counter.load(Ordering::Relaxed))
+        let counts = self.counters.counts();
+        [counts.noise, counts.unclaimed, counts.unusable]
     }
 
     /// The connection lives: a call more is answered.

@@ -32,6 +32,8 @@ struct Streams {
     open: Vec<Stream>,
     /// What was said while there was no stream for it: the next one has it first.
     unheard: VecDeque<Vec<u8>>,
+    /// The raw ids that were answered last. What answers one of them once more is nobody else's reply.
+    answered: VecDeque<String>,
 }
 
 struct Stream {
@@ -121,18 +123,18 @@ impl Session {
     fn line(&self, bytes: Vec<u8>) {
         let mut streams = self.streams();
         let message = serde_json::from_slice::<JsonRpc>(&bytes).ok();
-        let answered = message.as_ref().and_then(|message| {
-            let id = message.id.as_ref().filter(|_| message.method.is_none())?;
-            streams.position(|answers| answers == Some(id.get()))
-        });
+        let id = message
+            .as_ref()
+            .and_then(|message| message.id.as_ref().filter(|_| message.method.is_none()))
+            .map(|id| id.get().to_owned());
+        let answered = streams.position(|answers| answers.is_some() && answers == id.as_deref());
         if let Some(at) = answered {
-            let stream = streams.open.remove(at);
-            // A client that is gone does not miss it.
-            let _ = stream.lines.try_send(Line { bytes, last: true });
+            streams.answer(at, bytes);
             return;
         }
         // What is no message, or a reply to nobody: the only one who waits for a reply gets it for one.
-        let is_reply = message.is_none_or(|message| message.method.is_none());
+        let again = id.is_some_and(|id| streams.answered.contains(&id));
+        let is_reply = !again && message.is_none_or(|message| message.method.is_none());
         let waiting = streams
             .open
             .iter()
@@ -140,8 +142,7 @@ impl Session {
             .count();
         if is_reply && waiting == 1 {
             if let Some(at) = streams.position(|answers| answers.is_some()) {
-                let stream = streams.open.remove(at);
-                let _ = stream.lines.try_send(Line { bytes, last: true });
+                streams.answer(at, bytes);
             }
             return;
         }
@@ -161,14 +162,30 @@ impl Session {
         }
     }
 
-    fn end(&self) {
-        let mut streams = self.streams();
-        streams.over = true;
-        streams.open.clear();
+    /// Ends its streams, those that only listen too, and the script's input.
+    pub(super) fn end(&self) {
+        {
+            let mut streams = self.streams();
+            streams.over = true;
+            streams.open.clear();
+        }
+        // After that: who writes there may wait for the script, and the script for what reads its output.
+        *self.input.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 impl Streams {
+    /// Gives the stream its last line.
+    fn answer(&mut self, at: usize, bytes: Vec<u8>) {
+        let stream = self.open.remove(at);
+        if self.answered.len() == QUEUE {
+            self.answered.pop_front();
+        }
+        self.answered.extend(stream.answers);
+        // A client that is gone does not miss it.
+        let _ = stream.lines.try_send(Line { bytes, last: true });
+    }
+
     fn position(&self, is: impl Fn(Option<&str>) -> bool) -> Option<usize> {
         self.open.iter().position(|stream| is(stream.answers.as_deref()))
     }
@@ -187,5 +204,29 @@ fn route(output: PipeReader, session: &Weak<Session>) {
     }
     if let Some(session) = session.upgrade() {
         session.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It comes once more when the next request waits already, alone: that one's stream goes on to its own reply.
+    #[test]
+    fn a_reply_that_comes_twice_is_nobody_elses() {
+        let session = Session::start(&Script::new("s")).unwrap();
+        let reply = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into_bytes();
+        let first = session.listen(Some("1"), true);
+        session.line(reply(1));
+        let second = session.listen(Some("2"), true);
+        session.line(reply(1));
+        session.line(reply(2));
+        session.end();
+        let heard = |lines: Receiver<Line>| {
+            let all: Vec<_> = lines.iter().map(|line| (line.bytes, line.last)).collect();
+            all
+        };
+        assert_eq!(heard(first), [(reply(1), true)]);
+        assert_eq!(heard(second), [(reply(1), false), (reply(2), true)]);
     }
 }

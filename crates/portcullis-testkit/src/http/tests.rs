@@ -125,8 +125,12 @@ fn what_the_server_says_meanwhile_comes_before_the_reply_or_to_who_listens() {
     client.ask("POST", &session, &call(4, "change"));
     drop(server);
     let mut rest = String::new();
-    // The stream breaks off with the server.
-    let _ = listening.read_to_string(&mut rest);
+    // The stream breaks off with the server, and not by the time that the client waits.
+    let ended = listening.read_to_string(&mut rest);
+    assert!(
+        ended.map_err(|error| error.kind()) != Err(io::ErrorKind::WouldBlock),
+        "it stands although the server is gone"
+    );
     assert_eq!(rest.matches("list_changed").count(), 4, "{rest}");
 }
 
@@ -144,7 +148,11 @@ fn a_session_that_ended_is_not_known_and_others_are() {
             .starts_with("HTTP/1.1 404")
     );
     assert!(client.ask("POST", &other, &call(3, "greet")).contains("Hello!"));
+    let mut listening = client.send("GET", &other, "");
     assert!(client.ask("DELETE", &other, "").starts_with("HTTP/1.1 204"));
+    // Who listens to it hears its end.
+    let ended = listening.read_to_string(&mut String::new());
+    assert!(ended.map_err(|error| error.kind()) != Err(io::ErrorKind::WouldBlock));
     assert!(
         client
             .ask("POST", &other, &call(4, "greet"))

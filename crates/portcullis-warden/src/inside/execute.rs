@@ -21,7 +21,7 @@ use super::system;
 use crate::{Limits, Order};
 
 /// Returns once the program is being executed, with a session and a process group of its own, no signal blocked and
-/// SIGPIPE not ignored. The keeper's copies of the pipes are closed then.
+/// none ignored. The keeper's copies of the pipes are closed then.
 pub(super) fn execute(order: &Order, pipes: [OwnedFd; 3]) -> io::Result<Pid> {
     if order.limits == Limits::default() {
         match execute_directly(order, &pipes) {
@@ -42,7 +42,7 @@ fn execute_directly(order: &Order, pipes: &[OwnedFd; 3]) -> io::Result<Pid> {
     }
     let mut attributes = PosixSpawnAttr::init()?;
     attributes.set_sigmask(&SigSet::empty())?;
-    // The standard library has this process ignore it, and what is ignored is inherited.
+    // The one that this process ignores, as each program of the standard library does; what is ignored is inherited.
     attributes.set_sigdefault(&SigSet::from(Signal::SIGPIPE))?;
     attributes.set_flags(
         PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK

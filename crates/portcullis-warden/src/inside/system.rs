@@ -1,8 +1,9 @@
-//! The only unsafe code: fork, what runs between a fork and the program it is for, and closing what is not ours.
+//! The only unsafe code: fork, what runs between a fork and the program it is for, closing what is not ours, and what
+//! signals do.
 
 #![expect(
     unsafe_code,
-    reason = "fork, a hook before exec, and descriptors without an owner: no safe call does these"
+    reason = "fork, a hook before exec, descriptors without an owner, and signals: no safe call does these"
 )]
 
 use std::{fs, io, os::unix::process::CommandExt, process::Command};
@@ -33,6 +34,28 @@ pub(super) fn close_all_but_standard() {
         // SAFETY: as above; the listing's own descriptor is closed already, and closing it again is an error without
         // effect, since nothing was opened since.
         unsafe { nix::libc::close(descriptor) };
+    }
+}
+
+/// Lets each signal that the host ignores do again what it does by itself. What is ignored is inherited, by this process
+/// and by each that it starts: servers would be deaf to it, and where it is SIGCHLD no end of a child would be seen here.
+/// SIGPIPE stays: the standard library has each program ignore it, and what spawns the servers sees to it.
+pub(super) fn ignore_nothing() {
+    for signal in 1..=nix::libc::SIGRTMAX() {
+        if signal == nix::libc::SIGPIPE {
+            continue;
+        }
+        // SAFETY: `old` is a plain struct of integers, for which zeroes are a value; both calls are given a pointer to it,
+        // or none. Numbers that are no signal, or none that can be changed, are refused without effect. The default
+        // action runs no code of this program.
+        unsafe {
+            let mut old: nix::libc::sigaction = std::mem::zeroed();
+            if nix::libc::sigaction(signal, std::ptr::null(), &raw mut old) == 0
+                && old.sa_sigaction == nix::libc::SIG_IGN
+            {
+                nix::libc::signal(signal, nix::libc::SIG_DFL);
+            }
+        }
     }
 }
 

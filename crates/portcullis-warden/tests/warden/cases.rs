@@ -20,7 +20,7 @@ use crate::{
 
 /// Runs the cases whose names hold one of `filters`, or all.
 pub(crate) fn run(filters: &[&str]) -> ExitCode {
-    let cases: [(&str, fn()); 19] = [
+    let cases: [(&str, fn()); 20] = [
         ("nothing_survives_a_close", || check_end("close")),
         ("nothing_survives_a_drop", || check_end("drop")),
         ("nothing_survives_a_panic", || check_end("panic")),
@@ -51,6 +51,10 @@ pub(crate) fn run(filters: &[&str]) -> ExitCode {
         ),
         ("a_stop_goes_step_by_step", a_stop_goes_step_by_step),
         ("a_server_starts_clean", a_server_starts_clean),
+        (
+            "what_the_hub_ignores_changes_nothing",
+            what_the_hub_ignores_changes_nothing,
+        ),
         (
             "a_warden_holds_nothing_of_the_host_open",
             a_warden_holds_nothing_of_the_host_open,
@@ -330,6 +334,34 @@ fn a_server_starts_clean() {
     }
 }
 
+/// Signals that are ignored stay so through each program that is executed: by a hub under `nohup`, or one that a shell
+/// has put into the background. Where SIGCHLD is among them, the kernel tells nobody of a child's end.
+fn what_the_hub_ignores_changes_nothing() {
+    let cases = [
+        "a_server_starts_clean",
+        "a_stop_goes_step_by_step",
+        "a_server_that_exits_takes_all_with_it",
+        "what_a_killed_keeper_leaves_goes_too",
+    ];
+    let tried = Command::new("env")
+        .args([
+            "--ignore-signal=HUP,INT,QUIT,USR1,USR2,ALRM,TERM,CHLD,WINCH",
+            program(),
+        ])
+        .args(cases)
+        .output()
+        .expect("`env` of coreutils, to ignore signals");
+    let said = String::from_utf8_lossy(&tried.stdout);
+    assert!(
+        tried.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&tried.stderr)
+    );
+    for case in cases {
+        assert!(said.contains(&format!("test {case} ... ok")), "{said}");
+    }
+}
+
 fn starts_clean(warden: &Warden, limits: Limits) {
     let folder = tempfile::tempdir().unwrap();
     let nameless = folder.path().join("script");
@@ -391,7 +423,7 @@ fn a_warden_holds_nothing_of_the_host_open() {
 fn limits_hold() {
     let warden = warden();
     let mut order = shell(
-        "ulimit -n; ulimit -c; ulimit -Hf; ulimit -t; exec 1>&-; exec cat",
+        "ulimit -n; ulimit -c; ulimit -Hf; ulimit -t; ulimit -Hv; exec 1>&-; exec cat",
         "limits",
     );
     order.limits = Limits {
@@ -399,12 +431,13 @@ fn limits_hold() {
         core_bytes: Some(0),
         file_bytes: Some(512 * 1_000),
         cpu_seconds: Some(77),
+        memory_bytes: Some(1 << 30),
         ..Limits::default()
     };
     let mut running = start(&warden, &order);
     let mut text = String::new();
     running.launch.stdout.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "37\n0\n1000\n77\n");
+    assert_eq!(text, "37\n0\n1000\n77\n1048576\n");
 }
 
 fn what_cannot_be_executed_is_said() {

@@ -6,6 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
 /// A mark that no other process on the machine carries.
 pub(crate) fn new_mark() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -63,16 +68,26 @@ pub(crate) fn await_none(mark: &str, most: Duration) -> Duration {
     let begun = Instant::now();
     loop {
         let left = marked(mark);
-        if left.is_empty() {
+        let Some(first) = left.first() else {
             return begun.elapsed();
-        }
+        };
         assert!(
             begun.elapsed() < most,
             "{} survivors after {most:?}: {}",
             left.len(),
             describe(&left)
         );
-        std::thread::sleep(Duration::from_millis(10));
+        await_end(*first, most.saturating_sub(begun.elapsed()));
+    }
+}
+
+/// Waits until the process is dead, or for so long.
+fn await_end(pid: i32, most: Duration) {
+    let pid = Pid::from_raw(pid).unwrap();
+    // One that cannot be opened is gone already.
+    if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
+        let most = Timespec::try_from(most).unwrap();
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&most)).unwrap();
     }
 }
 

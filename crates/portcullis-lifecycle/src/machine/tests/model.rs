@@ -4,6 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod lists;
+
+use lists::Lists;
+
 /// One step of a sequence.
 #[derive(Debug, Clone)]
 enum Step {
@@ -11,6 +15,14 @@ enum Step {
     Pass(Duration),
     /// The timer fires in time.
     Wake,
+    /// The timer of the lists fires in time.
+    WakeLists,
+    /// The server says so many times that its tools changed, and any listing ends before the next one.
+    Changes(u8),
+    /// The server says that its tools changed.
+    ListChanged,
+    /// The listing that runs ends, well or not.
+    Listed(bool),
     /// An event, for the generation at hand or one of the past.
     Event(Kind, Stale),
 }
@@ -182,6 +194,7 @@ struct Run {
     open: Option<u64>,
     last_generation: u64,
     told: State,
+    lists: Lists,
 }
 
 /// Every delay of a run is this part of the longest.
@@ -201,6 +214,7 @@ impl Run {
             open: None,
             last_generation: 0,
             told,
+            lists: Lists::default(),
         }
     }
 
@@ -215,6 +229,21 @@ impl Run {
                 self.now = self.now.max(at);
                 self.event(Kind::Tick, false)
             }
+            Step::WakeLists => {
+                let Some(at) = self.lists.timer.take() else {
+                    return Ok(());
+                };
+                self.now = self.now.max(at);
+                let now = self.now;
+                self.lists.happens(now, |relist| relist.tick(now))
+            }
+            Step::ListChanged if self.lists.relist.is_some() => self.lists.changed(self.now),
+            Step::ListChanged => Ok(()),
+            Step::Changes(count) => (0..count).try_for_each(|_| {
+                self.step(&Step::ListChanged)?;
+                self.step(&Step::Listed(true))
+            }),
+            Step::Listed(well) => self.lists.listed(well, self.now),
             Step::Event(kind, stale) => self.event(kind, stale),
         }
     }
@@ -251,6 +280,13 @@ impl Run {
         self.model.on(kind, !stale, self.now, &self.options, JITTER);
         let commands = self.machine.on(event, self.now);
         self.carry_out(&commands)?;
+        let connected = matches!(self.machine.state(), State::Ready | State::Draining);
+        if connected != self.lists.relist.is_some() {
+            self.lists = match connected {
+                true => Lists::of_a_new_connection(),
+                false => Lists::default(),
+            };
+        }
         self.check_laws()
     }
 
@@ -307,7 +343,7 @@ impl Run {
     }
 }
 
-fn any_step(with_end: bool) -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Step> {
     let often = proptest::sample::select(vec![
         Kind::Connected,
         Kind::Connected,
@@ -324,10 +360,16 @@ fn any_step(with_end: bool) -> impl Strategy<Value = Step> {
     ]);
     let seldom = proptest::sample::select(vec![Kind::Start, Kind::Enable, Kind::Disable, Kind::Restart]);
     let end = proptest::sample::select(vec![Kind::Drain, Kind::Stop]);
-    let event = prop_oneof![20 => often, 3 => seldom, u32::from(with_end) => end];
+    let event = prop_oneof![20 => often, 3 => seldom, 1 => end];
     prop_oneof![
         2 => prop_oneof![0..1_000_u64, 0..100_000_u64, 0..4_000_000_u64].prop_map(|ms| Step::Pass(Duration::from_millis(ms))),
         2 => Just(Step::Wake),
+        4 => prop_oneof![
+            2 => Just(Step::ListChanged),
+            1 => (2..9_u8).prop_map(Step::Changes),
+            1 => Just(Step::WakeLists),
+            2 => proptest::bool::weighted(0.9).prop_map(Step::Listed),
+        ],
         6 => (event, proptest::bool::weighted(0.1)).prop_map(|(kind, stale)| Step::Event(kind, stale)),
     ]
 }
@@ -345,9 +387,19 @@ fn any_options() -> impl Strategy<Value = Options> {
     })
 }
 
+/// A server that ended for good is configured anew after a while, with a machine of its own.
 fn run(options: Options, enabled: bool, steps: &[Step]) -> Result<(), TestCaseError> {
-    let mut run = Run::new(options, enabled);
-    steps.iter().try_for_each(|step| run.step(step))
+    const STAYS_STOPPED: usize = 25;
+    let mut run = Run::new(options.clone(), enabled);
+    let mut stopped = 0;
+    for step in steps {
+        run.step(step)?;
+        stopped += usize::from(*run.machine.state() == State::Stopped);
+        if stopped > STAYS_STOPPED {
+            (run, stopped) = (Run::new(options.clone(), true), 0);
+        }
+    }
+    Ok(())
 }
 
 proptest! {
@@ -355,7 +407,7 @@ proptest! {
     fn short_sequences_follow_the_model(
         options in any_options(),
         enabled: bool,
-        steps in proptest::collection::vec(any_step(true), 0..120),
+        steps in proptest::collection::vec(any_step(), 0..120),
     ) {
         run(options, enabled, &steps)?;
     }
@@ -365,7 +417,7 @@ proptest! {
     #[test]
     fn nothing_hangs(
         enabled: bool,
-        steps in proptest::collection::vec(any_step(true), 0..60),
+        steps in proptest::collection::vec(any_step(), 0..60),
         stop: bool,
     ) {
         let mut run = Run::new(Options::default(), enabled);
@@ -390,10 +442,11 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 2_000, ..ProptestConfig::with_cases(6) })]
 
+    /// Crashes, slow and mute starts, changes of the tools, reloads and stops.
     #[test]
     fn long_sequences_follow_the_model(
         options in any_options(),
-        steps in proptest::collection::vec(any_step(false), 10_000),
+        steps in proptest::collection::vec(any_step(), 10_000),
     ) {
         run(options, true, &steps)?;
     }

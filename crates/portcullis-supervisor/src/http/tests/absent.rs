@@ -207,6 +207,42 @@ async fn a_legacy_server_that_forgot_the_session_while_idle_is_connected_anew() 
     assert_eq!(site.begun.load(Ordering::SeqCst), 2);
 }
 
+/// Over HTTP too, whatever becomes of the newer era's question, the older handshake is tried, and what was found is
+/// remembered; a question that was left unanswered is put once more.
+#[tokio::test]
+async fn the_older_era_is_found_however_the_newer_one_is_refused() {
+    for (how, asked) in [
+        ("500 Broken", 1),
+        ("502 Bad Gateway", 1),
+        ("400 Bad Request", 1),
+        ("404 Not Found", 1),
+        ("200 OK", 1),
+        ("", 2),
+    ] {
+        let count = Arc::new(AtomicUsize::new(0));
+        let questions = Arc::clone(&count);
+        let server = Live::new(move |request| {
+            if !request.contains("server/discover") {
+                return (legacy(request), false);
+            }
+            questions.fetch_add(1, Ordering::SeqCst);
+            let empty = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, id_of(request));
+            match how {
+                "" => (Vec::new(), true),
+                "200 OK" => (reply(how, JSON, empty.as_bytes()), false),
+                _ => (reply(how, "content-type: text/plain", b"what?"), false),
+            }
+        })
+        .await;
+        let mut hub = Hub::new(spec(server.address), Protocol::Auto).await;
+        hub.state("ready").await;
+        assert_eq!(count.load(Ordering::SeqCst), 1, "{how}");
+        hub.supervisor.restart(&"s".parse().unwrap()).unwrap();
+        hub.state("ready").await;
+        assert_eq!(count.load(Ordering::SeqCst), asked, "{how}");
+    }
+}
+
 /// The times at which a handshake was tried of a server that turns the first one away like this.
 async fn tries(head: &'static str, era: &'static str, protocol: Protocol) -> Vec<Instant> {
     let times = Arc::<Mutex<Vec<Instant>>>::default();

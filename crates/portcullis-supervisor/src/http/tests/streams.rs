@@ -6,10 +6,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{future::ready, stream};
+use futures::{FutureExt, future::ready, poll, stream};
 use portcullis_config::Protocol;
 use rmcp::model::InitializedNotification;
-use tokio::time::{Instant, timeout};
+use tokio::{
+    task::yield_now,
+    time::{Instant, timeout},
+};
 
 use super::{
     super::client::Back,
@@ -84,6 +87,54 @@ async fn a_stream_that_breaks_off_without_one_leaves_the_outcome_unknown() {
     }
 }
 
+/// Of a request that is answered on another stream, the SDK hears the answer first and then that its own stream, or its
+/// own body, is over: the other way round it takes the request for lost.
+#[tokio::test]
+async fn a_reply_on_another_stream_is_heard_before_the_end_of_its_own() {
+    const REPLY: &[u8] = b"data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n";
+    const NOTHING: &[u8] = b"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n";
+    for json in [false, true] {
+        let server = Server::new(move |request| match (request.starts_with("GET"), json) {
+            (true, _) => reply("200 OK", EVENTS, REPLY),
+            (false, false) => reply("200 OK", EVENTS, NOTHING),
+            (false, true) => reply("200 OK", JSON, b"[]"),
+        })
+        .await;
+        let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
+        let uri: Arc<str> = server.spec().url.as_str().into();
+        let message = call(&Arc::default());
+        let answer = client
+            .post(&uri, &message, None, None, HashMap::new())
+            .await
+            .unwrap();
+        let standing = client.get_stream(Arc::clone(&uri), None, None, None, HashMap::new());
+        let mut standing = standing.await.unwrap();
+        let heard = standing.next().await.unwrap().unwrap();
+        assert!(heard.data.unwrap().contains(r#""id":7"#), "it is on its way");
+        let back = Back {
+            uri,
+            session: None,
+            auth: None,
+            headers: HashMap::new(),
+        };
+        let over = async {
+            let answer = client.answer(answer, &message, false, Default::default(), back);
+            match answer.await.unwrap() {
+                StreamableHttpPostResponse::Sse(events, _) => events.skip(usize::from(!json)).next().await,
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut over = std::pin::pin!(over.fuse());
+        for _ in 0..200 {
+            assert!(poll!(&mut over).is_pending(), "the end came first (json: {json})");
+            yield_now().await;
+        }
+        // Whoever asks for more has dealt with what there was.
+        assert!(standing.next().await.is_none());
+        assert!(timeout(WAIT, over).await.unwrap().is_none());
+    }
+}
+
 /// What is no request has no answer: a stream that a server opens for it is not read, and goes.
 #[tokio::test]
 async fn a_stream_for_what_is_no_request_is_not_kept() {
@@ -129,7 +180,7 @@ async fn a_stream_that_talks_on_and_on_is_read_now_and_then() {
         ".",
     ] {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let client = http_client(&spec(address), &Nothing, terms()).unwrap();
+        let client = http_client(&spec(address), &NoEnvironment, terms()).unwrap();
         let reads = Arc::<AtomicUsize>::default();
         let count = Arc::clone(&reads);
         let mut is_there = false;
@@ -167,7 +218,7 @@ async fn notifications_that_nobody_heeds_do_not_go_up() {
 #[tokio::test(start_paused = true)]
 async fn a_reply_in_tiny_pieces_is_not_held_up() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
-    let client = http_client(&spec(address), &Nothing, terms()).unwrap();
+    let client = http_client(&spec(address), &NoEnvironment, terms()).unwrap();
     let event = format!(
         "data: {{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{}\"}}\n\n",
         "x".repeat(20_000)

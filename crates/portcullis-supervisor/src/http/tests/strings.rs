@@ -278,7 +278,7 @@ fn a_reply_goes_up_with_its_own_strings() {
         let up: Vec<_> = answers
             .iter()
             .filter_map(|answer| match answer {
-                Some(Translated::Up(message)) => Some(seen_by_the_caller(message)),
+                Some(Translated::Up(message, _)) => Some(seen_by_the_caller(message)),
                 _ => None,
             })
             .collect();

@@ -1,6 +1,6 @@
 //! Servers that talk unasked, on and on.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::{
     io::ReadBuf,
