@@ -13,6 +13,7 @@ use portcullis_types::{BlobRef, Hash};
 use rustix::{buffer::spare_capacity, fs::Stat, io::Errno};
 
 use super::{
+    buffers::Buffers,
     folder::{is_file, size_bytes},
     hash::{Cut, Value},
     parts::Parts,
@@ -53,7 +54,7 @@ impl Shelf {
         } else {
             // The room is known to be there.
             drop(room);
-            read_helped(file, size)
+            read_helped(file, size, &self.buffers)
         };
         let (content, hash) = read.map_err(self.io_failed("read a blob"))?;
         if hash == blob.0 {
@@ -172,9 +173,9 @@ fn read_whole(file: &File, mut content: Vec<u8>, size: u64) -> io::Result<(Bytes
 }
 
 /// Reads `size` bytes of `file`, more than a part, and hashes them: two threads, each what it has read itself.
-fn read_helped(file: File, size: u64) -> io::Result<(Bytes, Hash)> {
+fn read_helped(file: File, size: u64, buffers: &Arc<Buffers>) -> io::Result<(Bytes, Hash)> {
     let cut = Cut::of(size);
-    let mut rest = BytesMut::with_capacity(usize::try_from(size).unwrap_or(0));
+    let (mut rest, spare) = buffers.take(usize::try_from(size).unwrap_or(0));
     let mut parts = Vec::new();
     let mut end = size;
     for number in (0..usize::try_from(size.div_ceil(cut.part_bytes as u64)).unwrap_or(0)).rev() {
@@ -200,10 +201,10 @@ fn read_helped(file: File, size: u64) -> io::Result<(Bytes, Hash)> {
     let mut content = BytesMut::new();
     // They lie side by side, so nothing is copied.
     done.into_iter().for_each(|(_, part, _)| content.unsplit(part));
-    Ok((content.freeze(), hash))
+    Ok((buffers.lend(content, spare), hash))
 }
 
-/// Reads into `part`, which is empty and has room for that, the part of that number. Where the file was cut short since,
+/// Reads into `part`, which has room for that, the part of that number. Where the file was cut short since,
 /// the zeros that stand there are hashed.
 fn read_part(
     file: &File,
@@ -215,20 +216,27 @@ fn read_part(
     let mut hasher = cut.hasher(number);
     let mut at = 0;
     while at < length {
-        // Made zeros piece by piece, so that they are read over while they are in the core's cache.
-        part.resize(length.min(at + PIECE_BYTES), 0);
-        let piece = part.get_mut(at..).unwrap_or_default();
+        let end = length.min(at + PIECE_BYTES);
+        if part.len() < end {
+            // Made zeros piece by piece, so that they are read over while they are in the core's cache.
+            part.resize(end, 0);
+        }
+        let piece = part.get_mut(at..end).unwrap_or_default();
         let mut filled = 0;
         while let Some(rest) = piece.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             match file.read_at(rest, cut.start(number) + (at + filled) as u64) {
-                Ok(0) => break,
+                // What stood there before is not what was read.
+                Ok(0) => {
+                    rest.fill(0);
+                    break;
+                }
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         hasher.update(piece);
-        at += piece.len();
+        at = end;
     }
     Ok(blake3::hazmat::HasherExt::finalize_non_root(&hasher))
 }

@@ -134,3 +134,30 @@ fn damage_anywhere_is_found() {
         check(&|content| content.push(0));
     }
 }
+
+/// The same memory is read into again and again, and never shows what stood there before, nor changes what is looked at.
+#[test]
+fn what_was_read_stays_while_others_are_read() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let contents: Vec<Bytes> = [700_000, 1 << 20, 600_001, 1_500_000, 524_288]
+        .into_iter()
+        .enumerate()
+        .map(|(number, size)| content(31 + 2 * number as u32, size))
+        .collect();
+    for content in &contents {
+        fixture.runtime.block_on(store.put(content.clone())).unwrap();
+    }
+    let mut held: Vec<(usize, Bytes)> = Vec::new();
+    for round in 0..25 {
+        let number = round * 3 % contents.len();
+        held.push((number, fixture.get(&store, &contents[number]).unwrap()));
+        if round % 2 == 1 {
+            held.remove(0);
+        }
+        for (number, read) in &held {
+            assert_eq!(*read, contents[*number]);
+        }
+        held.truncate(6);
+    }
+}
