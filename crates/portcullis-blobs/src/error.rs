@@ -20,7 +20,8 @@ pub enum BlobError {
     },
     /// One blob is above [`Limits::max_blob_bytes`](crate::Limits::max_blob_bytes).
     #[error(
-        "the content is larger than the {limit_bytes} bytes that one blob may have: raise `max_blob_bytes`"
+        "the content is larger than the {limit_bytes} bytes that one blob may have: raise `max_blob_bytes`, which is \
+         `maxBlobBytes` in a configuration"
     )]
     TooLarge {
         /// The limit, in bytes.
@@ -29,7 +30,7 @@ pub enum BlobError {
     /// The store holds as much as [`Limits::quota_bytes`](crate::Limits::quota_bytes) lets it.
     #[error(
         "the blob store's quota of {quota_bytes} bytes does not hold {needed_bytes} more ({used_bytes} are used): \
-         raise `quota_bytes`, or remove blobs that nothing needs"
+         raise `quota_bytes`, which is `quotaBytes` in a configuration, or remove blobs that nothing needs"
     )]
     Quota {
         /// The quota, in bytes.

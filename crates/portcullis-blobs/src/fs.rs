@@ -36,6 +36,8 @@ mod hash;
 
 mod parts;
 
+mod buffers;
+
 mod steps;
 
 mod temp;

@@ -83,6 +83,7 @@ fn report_50_nothing_live_is_lost_to_collectors() {
     assert_eq!(report.unwrap().busy_parts, 0);
     let left = runtime.block_on(async { store.list().try_collect::<Vec<_>>().await.unwrap() });
     assert_eq!(left, [], "nothing keeps them, so they go");
+    println!("seconds={} collected={collected} lost=0", seconds());
     for name in ["tmp", "sessions"] {
         assert_eq!(std::fs::read_dir(folder.join(name)).unwrap().count(), 0, "{name}");
     }

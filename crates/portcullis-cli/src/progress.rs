@@ -10,10 +10,10 @@ use crate::output;
 const TICK: Duration = Duration::from_millis(200);
 const WIDTH: u64 = 30;
 
-/// Does `work` and shows how far it is, where somebody watches.
+/// Does `work` and shows how far it is, where somebody watches; `amount` says how much is done, and of how much.
 pub(crate) async fn show<T>(
     doing: &str,
-    what: &str,
+    amount: impl Fn(u64, u64) -> String,
     progress: &Progress,
     work: impl Future<Output = T>,
 ) -> T {
@@ -33,18 +33,18 @@ pub(crate) async fn show<T>(
             Err(_) => {
                 shown = true;
                 let (done, total) = progress.get();
-                output::status(&bar(doing, what, done, total));
+                output::status(&bar(doing, &amount(done, total), done, total));
             }
         }
     }
 }
 
-fn bar(doing: &str, what: &str, done: u64, total: u64) -> String {
+fn bar(doing: &str, amount: &str, done: u64, total: u64) -> String {
     let part = |of: u64| done.min(total).saturating_mul(of).checked_div(total).unwrap_or(0);
     let full = usize::try_from(part(WIDTH)).unwrap_or(0);
     let rest = usize::try_from(WIDTH).unwrap_or(0).saturating_sub(full);
     format!(
-        "{doing} [{}{}] {:>3} %, {done} of {total} {what}",
+        "{doing} [{}{}] {:>3} %, {amount}",
         "#".repeat(full),
         "-".repeat(rest),
         part(100)
@@ -57,7 +57,10 @@ mod tests {
 
     #[test]
     fn bars() {
-        let check = |done, total, expected: &str| assert_eq!(bar("doing", "parts", done, total), expected);
+        let check = |done, total, expected: &str| {
+            let amount = format!("{done} of {total} parts");
+            assert_eq!(bar("doing", &amount, done, total), expected);
+        };
         check(0, 0, &format!("doing [{}]   0 %, 0 of 0 parts", "-".repeat(30)));
         check(
             64,

@@ -10,7 +10,7 @@ use rustix::{
     io::{Errno, Result},
 };
 
-use super::steps::{Step, happened};
+use super::steps::{Step, happened, inode};
 
 /// An open folder. Names given to its methods are single names, never paths.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Folder {
 
     /// Moves `name` to `to_name` in `to`, replacing nothing: `EXIST` when that name is taken.
     pub(crate) fn rename_new(&self, name: &str, to: &Self, to_name: &str) -> Result<()> {
-        happened(Step::Named);
+        happened(|| Step::Named);
         match rustix::fs::renameat_with(&self.0, name, &to.0, to_name, RenameFlags::NOREPLACE) {
             // This file system cannot rename without replacing. A hard link replaces nothing either.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
@@ -134,7 +134,7 @@ impl Folder {
 
     /// Moves `name` to `to_name` in `to`, in the place of what was there.
     pub(crate) fn rename_over(&self, name: &str, to: &Self, to_name: &str) -> Result<()> {
-        happened(Step::Named);
+        happened(|| Step::Named);
         rustix::fs::renameat(&self.0, name, &to.0, to_name)
     }
 
@@ -181,13 +181,13 @@ impl Folder {
 
     /// Waits until what was written to `file` is on the disk.
     pub(crate) fn sync_file(file: &File) -> std::io::Result<()> {
-        happened(Step::FileSynced);
+        happened(|| Step::FileSynced(inode(file)));
         file.sync_data()
     }
 
     /// Waits until all of the file system that holds this folder is on the disk.
     pub(crate) fn sync_file_system(&self) -> Result<()> {
-        happened(Step::FileSystemSynced);
+        happened(|| Step::FileSystemSynced);
         #[cfg(target_os = "linux")]
         return rustix::fs::syncfs(&self.0);
         #[cfg(not(target_os = "linux"))]
@@ -204,7 +204,7 @@ impl Folder {
 
     /// Waits until the names in this folder are on the disk.
     pub(crate) fn sync(&self) -> Result<()> {
-        happened(Step::FolderSynced);
+        happened(|| Step::FolderSynced(inode(&self.0)));
         rustix::fs::fsync(&self.0)
     }
 

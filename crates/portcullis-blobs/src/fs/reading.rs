@@ -13,8 +13,9 @@ use portcullis_types::{BlobRef, Hash};
 use rustix::{buffer::spare_capacity, fs::Stat, io::Errno};
 
 use super::{
+    buffers::Buffers,
     folder::{is_file, size_bytes},
-    hash::{HELPED_BYTES, PART_BYTES, Value, hasher_of, root},
+    hash::{Cut, Value},
     parts::Parts,
     shelf::Shelf,
 };
@@ -22,6 +23,8 @@ use crate::BlobError;
 
 /// How much is read and hashed at once: what fits into a core's cache, and keeps a stream's memory small.
 const PIECE_BYTES: usize = 128 << 10;
+/// From which size on a second thread is called to help: until it comes, half of that is read.
+const HELPED_BYTES: u64 = 512 << 10;
 
 const WRONG_HASH: &str = "its content does not hash to its name";
 const NO_FILE: &str = "it is not a file";
@@ -46,12 +49,12 @@ impl Shelf {
             return Err(BlobError::TooLarge { limit_bytes });
         }
         let room = room_for(size)?;
-        let read = if size < HELPED_BYTES as u64 {
+        let read = if size < HELPED_BYTES {
             read_whole(&file, room, size)
         } else {
-            // The room is known to be there, and fresh zeros come without being written.
+            // The room is known to be there.
             drop(room);
-            read_helped(file, size)
+            read_helped(file, size, &self.buffers)
         };
         let (content, hash) = read.map_err(self.io_failed("read a blob"))?;
         if hash == blob.0 {
@@ -170,45 +173,70 @@ fn read_whole(file: &File, mut content: Vec<u8>, size: u64) -> io::Result<(Bytes
 }
 
 /// Reads `size` bytes of `file`, more than a part, and hashes them: two threads, each what it has read itself.
-fn read_helped(file: File, size: u64) -> io::Result<(Bytes, Hash)> {
-    let mut rest = BytesMut::zeroed(usize::try_from(size).unwrap_or(0));
+fn read_helped(file: File, size: u64, buffers: &Arc<Buffers>) -> io::Result<(Bytes, Hash)> {
+    let cut = Cut::of(size);
+    let (mut rest, spare) = buffers.take(usize::try_from(size).unwrap_or(0));
     let mut parts = Vec::new();
-    while rest.len() > PART_BYTES {
-        parts.push((parts.len(), rest.split_to(PART_BYTES)));
+    let mut end = size;
+    for number in (0..usize::try_from(size.div_ceil(cut.part_bytes as u64)).unwrap_or(0)).rev() {
+        let start = cut.start(number);
+        let part = rest.split_off(usize::try_from(start).unwrap_or(0));
+        parts.push((number, usize::try_from(end - start).unwrap_or(0), part));
+        end = start;
     }
-    parts.push((parts.len(), rest));
-    let reading = Parts::begin(parts, move |(number, mut part): (usize, BytesMut)| {
-        let value = read_part(&file, number, &mut part)?;
-        Ok((number, part, value))
-    });
+    parts.reverse();
+    let reading = Parts::begin(
+        parts,
+        move |(number, length, mut part): (usize, usize, BytesMut)| {
+            let value = read_part(&file, cut, number, length, &mut part)?;
+            Ok((number, part, value))
+        },
+    );
     let lost = || io::Error::other("the thread that helped to read it came to grief");
     let done: io::Result<Vec<_>> = reading.finish().ok_or_else(lost)?.into_iter().collect();
     let mut done = done?;
     done.sort_unstable_by_key(|(number, ..)| *number);
     let mut values: Vec<Value> = done.iter().map(|(number, _, value)| (*number, *value)).collect();
-    let hash = root(&mut values, size).ok_or_else(lost)?;
+    let hash = cut.root(&mut values).ok_or_else(lost)?;
     let mut content = BytesMut::new();
     // They lie side by side, so nothing is copied.
     done.into_iter().for_each(|(_, part, _)| content.unsplit(part));
-    Ok((content.freeze(), hash))
+    Ok((buffers.lend(content, spare), hash))
 }
 
-/// Fills the part of that number. Where the file was cut short since, the zeros that stand there are hashed.
-fn read_part(file: &File, number: usize, part: &mut [u8]) -> io::Result<blake3::hazmat::ChainingValue> {
-    let mut hasher = hasher_of(number);
-    let mut at = number as u64 * PART_BYTES as u64;
-    for piece in part.chunks_mut(PIECE_BYTES) {
+/// Reads into `part`, which has room for that, the part of that number. Where the file was cut short since,
+/// the zeros that stand there are hashed.
+fn read_part(
+    file: &File,
+    cut: Cut,
+    number: usize,
+    length: usize,
+    part: &mut BytesMut,
+) -> io::Result<blake3::hazmat::ChainingValue> {
+    let mut hasher = cut.hasher(number);
+    let mut at = 0;
+    while at < length {
+        let end = length.min(at + PIECE_BYTES);
+        if part.len() < end {
+            // Made zeros piece by piece, so that they are read over while they are in the core's cache.
+            part.resize(end, 0);
+        }
+        let piece = part.get_mut(at..end).unwrap_or_default();
         let mut filled = 0;
         while let Some(rest) = piece.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match file.read_at(rest, at + filled as u64) {
-                Ok(0) => break,
+            match file.read_at(rest, cut.start(number) + (at + filled) as u64) {
+                // What stood there before is not what was read.
+                Ok(0) => {
+                    rest.fill(0);
+                    break;
+                }
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         hasher.update(piece);
-        at += piece.len() as u64;
+        at = end;
     }
     Ok(blake3::hazmat::HasherExt::finalize_non_root(&hasher))
 }

@@ -14,6 +14,7 @@ use rustix::{fs::Stat, io::Errno};
 
 use super::{
     Durability, FsOptions,
+    buffers::Buffers,
     commit::Committer,
     folder::{Folder, LOCK_TRIES, Lock, is_file, is_private, size_bytes},
     layout,
@@ -31,6 +32,7 @@ pub(crate) struct Shelf {
     /// How often a lock is asked for that another process holds.
     pub(crate) lock_tries: u32,
     pub(crate) usage: Arc<Usage>,
+    pub(crate) buffers: Arc<Buffers>,
     /// For each of the 256 folders, whether its own name is known to be on the disk.
     synced: Vec<AtomicBool>,
     /// Whether the name of the folder that holds those is.
@@ -46,6 +48,7 @@ impl Shelf {
             committer: Committer::default(),
             lock_tries: LOCK_TRIES,
             usage: Usage::new(options.limits),
+            buffers: Arc::default(),
             synced: (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect(),
             root_synced: AtomicBool::new(false),
         };

@@ -1,25 +1,35 @@
 //! What happens to a blob on its way to the disk, in which order, for tests to look at: no crash of a process shows
 //! whether a sync was left out.
 
+use std::os::fd::AsFd;
+
 /// One step that decides what outlasts a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A file's content is on the disk.
-    FileSynced,
+    /// The content of that file is on the disk.
+    FileSynced(Inode),
     /// A file has its name.
     Named,
-    /// The names in a folder are on the disk.
-    FolderSynced,
+    /// The names in that folder are on the disk.
+    FolderSynced(Inode),
     /// The whole file system is.
     FileSystemSynced,
 }
 
+/// Which file or folder of the file system.
+pub(crate) type Inode = u64;
+
 /// Says that it happened, on this thread.
 #[cfg(not(test))]
-pub(crate) fn happened(_: Step) {}
+pub(crate) fn happened(_: impl FnOnce() -> Step) {}
 
 #[cfg(test)]
 pub(crate) use recorded::{happened, taken};
+
+/// Which one is open there, 0 where that cannot be told.
+pub(crate) fn inode(open: impl AsFd) -> Inode {
+    rustix::fs::fstat(open).map_or(0, |stat| stat.st_ino)
+}
 
 #[cfg(test)]
 mod recorded {
@@ -31,8 +41,8 @@ mod recorded {
         static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
     }
 
-    pub(crate) fn happened(step: Step) {
-        STEPS.with_borrow_mut(|steps| steps.push(step));
+    pub(crate) fn happened(step: impl FnOnce() -> Step) {
+        STEPS.with_borrow_mut(|steps| steps.push(step()));
     }
 
     /// What happened on this thread since this was last asked.

@@ -313,6 +313,12 @@ fn the_quota_counts_what_is_there_already_and_notices_what_has_gone() {
         ),
         "{error:?}"
     );
+    // In code it is called one thing and in a configuration another.
+    let text = error.to_string();
+    assert!(
+        text.contains("`quota_bytes`") && text.contains("`quotaBytes`"),
+        "{text}"
+    );
     assert_eq!(fixture.temp_files(), 0);
     fs::remove_file(fixture.file(b"0123456789")).unwrap();
     fixture.put(&store, b"abcdefghij").unwrap();

@@ -151,22 +151,17 @@ async fn list(arguments: &StoreArguments) -> Result<ExitStatus, BlobError> {
 
 async fn verify(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<ExitStatus, BlobError> {
     let store = arguments.open()?;
-    let blobs = if wanted.is_empty() {
-        let entries: Vec<BlobEntry> = store.list().try_collect().await?;
-        entries.into_iter().map(|entry| entry.blob).collect()
-    } else {
-        wanted
-    };
+    let blobs = sizes_of(&store, wanted).await?;
     let shown = Progress::default();
-    shown.begin(blobs.len() as u64);
+    shown.begin(blobs.iter().map(|(_, size_bytes)| size_bytes).sum());
     let work = async {
         let mut line = VerifiedLine {
             verified: 0,
             size_bytes: 0,
             damaged: Vec::new(),
         };
-        for blob in blobs {
-            match store.verify(blob).await {
+        for (blob, size_bytes) in blobs {
+            match verify_one(&store, blob, size_bytes, &shown).await {
                 Ok(size_bytes) => {
                     line.verified += 1;
                     line.size_bytes += size_bytes;
@@ -176,11 +171,11 @@ async fn verify(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<Exit
                     error: output::chain(&error),
                 }),
             }
-            shown.advance(1);
         }
         line
     };
-    let line = progress::show("verifying", "blobs", &shown, work).await;
+    let amount = |done, total| format!("{} of {}", bytes(done), bytes(total));
+    let line = progress::show("verifying", amount, &shown, work).await;
     match arguments.format {
         Format::Json => output::json(&line),
         Format::Text => {
@@ -200,6 +195,44 @@ async fn verify(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<Exit
     } else {
         ExitStatus::Failed
     })
+}
+
+/// The blobs that are wanted, or all, each with its size in bytes as the store has it.
+async fn sizes_of(store: &FsStore, wanted: Vec<BlobRef>) -> Result<Vec<(BlobRef, u64)>, BlobError> {
+    if wanted.is_empty() {
+        let entries = store.list();
+        return entries
+            .map_ok(|entry| (entry.blob, entry.size_bytes))
+            .try_collect()
+            .await;
+    }
+    let mut blobs = Vec::new();
+    for blob in wanted {
+        blobs.push((blob, store.size_bytes(blob).await?.unwrap_or(0)));
+    }
+    Ok(blobs)
+}
+
+/// Verifies `blob` and gives its size, showing every piece of it as it is read. What is then found to be missing counts
+/// as done, too.
+async fn verify_one(
+    store: &FsStore,
+    blob: BlobRef,
+    size_bytes: u64,
+    shown: &Progress,
+) -> Result<u64, BlobError> {
+    let mut read = 0;
+    let verified = async {
+        let mut pieces = store.get_stream(blob).await?;
+        while let Some(piece) = pieces.try_next().await? {
+            read += piece.len() as u64;
+            shown.advance(piece.len() as u64);
+        }
+        Ok(())
+    };
+    let verified = verified.await;
+    shown.advance(size_bytes.saturating_sub(read));
+    verified.map(|()| read)
 }
 
 /// The retention that the configurations state, or the default. Where they leave it open, it may be one that is longer.
@@ -231,7 +264,8 @@ async fn collect(
         ..GcOptions::at(now_ms())
     };
     let shown = options.progress.clone();
-    let report = progress::show("collecting", "parts", &shown, store.gc(options)).await?;
+    let amount = |done, total| format!("{done} of {total} parts");
+    let report = progress::show("collecting", amount, &shown, store.gc(options)).await?;
     let line = CollectedLine {
         dry_run,
         examined: report.examined,
@@ -358,4 +392,43 @@ fn now_ms() -> i64 {
     let now = std::time::SystemTime::now();
     let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis::blobs::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn progress_goes_by_the_bytes_that_were_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let parent = tempfile::tempdir().unwrap();
+        let store = FsStore::open(parent.path(), FsOptions::default()).unwrap();
+        runtime.block_on(async {
+            let blob = store.put(Bytes::from(vec![7; 1 << 20])).await.unwrap().blob;
+            let missing: BlobRef = format!("blob:blake3:{}", "0".repeat(64)).parse().unwrap();
+            let sizes = sizes_of(&store, vec![blob, missing]).await.unwrap();
+            assert_eq!(sizes, [(blob, 1 << 20), (missing, 0)]);
+            assert_eq!(sizes_of(&store, Vec::new()).await.unwrap(), [(blob, 1 << 20)]);
+
+            let shown = Progress::default();
+            let size = verify_one(&store, blob, 1 << 20, &shown).await.unwrap();
+            assert_eq!((size, shown.get().0), (1 << 20, 1 << 20));
+            // It has gone since its size was asked for: what it would have taken is not waited for.
+            assert!(verify_one(&store, missing, 1_000, &shown).await.is_err());
+            assert_eq!(shown.get().0, (1 << 20) + 1_000);
+
+            // While the first of a blob's pieces are read, they show.
+            let mut verifying = std::pin::pin!(verify_one(&store, blob, 1 << 20, &shown));
+            shown.begin(1 << 20);
+            let mut seen = std::collections::BTreeSet::new();
+            std::future::poll_fn(|context| {
+                seen.insert(shown.get().0);
+                verifying.as_mut().poll(context).map(drop)
+            })
+            .await;
+            assert!(seen.range(1..1 << 20).next().is_some(), "{seen:?}");
+        });
+    }
 }

@@ -10,42 +10,69 @@ use super::{
     *,
 };
 
-/// Puts a new blob, another into the same folder, and the first once more.
-fn check(durability: Durability, expected: [&[Step]; 3]) {
-    let fixture = Fixture::new();
-    let options = FsOptions {
-        durability,
-        ..FsOptions::default()
-    };
-    let store = FsStore::open(&fixture.folder(), options).unwrap();
-    let first = Bytes::from_static(b"first");
-    let shard = shelf::fan_out(blob(&first));
-    let second = (0..)
-        .map(|number: u32| Bytes::from(number.to_string()))
-        .find(|content| shelf::fan_out(blob(content)) == shard)
-        .unwrap();
-    for (content, expected) in [&first, &second, &first].into_iter().zip(expected) {
-        taken();
-        // On this thread, whose steps are looked at.
-        let hashing = Hashing::begin(content);
-        store.shelf.put(&store.session, content, hashing).unwrap();
-        assert_eq!(taken(), expected, "{durability:?}");
+/// A store in which a blob was put, another into the same folder, and the first once more.
+struct Put {
+    fixture: Fixture,
+    contents: [Bytes; 2],
+    steps: [Vec<Step>; 3],
+}
+
+impl Put {
+    fn with(durability: Durability) -> Self {
+        let fixture = Fixture::new();
+        let options = FsOptions {
+            durability,
+            ..FsOptions::default()
+        };
+        let store = FsStore::open(&fixture.folder(), options).unwrap();
+        let first = Bytes::from_static(b"first");
+        let shard = shelf::fan_out(blob(&first));
+        let second = (0..)
+            .map(|number: u32| Bytes::from(number.to_string()))
+            .find(|content| shelf::fan_out(blob(content)) == shard)
+            .unwrap();
+        let steps = [&first, &second, &first].map(|content| {
+            taken();
+            // On this thread, whose steps are looked at.
+            let hashing = Hashing::begin(content);
+            store.shelf.put(&store.session, content, hashing).unwrap();
+            taken()
+        });
+        Self {
+            fixture,
+            contents: [first, second],
+            steps,
+        }
     }
+}
+
+fn synced(folder: &Path) -> Step {
+    FolderSynced(fs::metadata(folder).unwrap().ino())
 }
 
 #[test]
 fn content_is_on_the_disk_before_its_name_and_both_before_a_put_returns() {
+    let put = Put::with(Durability::Fsync);
+    let [first, second] = put.contents.each_ref().map(|content| {
+        let file = put.fixture.file(content);
+        FileSynced(fs::metadata(file).unwrap().ino())
+    });
+    let file = put.fixture.file(&put.contents[0]);
+    let shard = synced(file.parent().unwrap());
+    let all = synced(&put.fixture.folder().join("blake3"));
+    let root = synced(&put.fixture.folder());
     // The first one's folder is new, so the names of the folders above it have to be there too.
-    let first = [FileSynced, Named, FolderSynced, FolderSynced, FolderSynced];
-    let second = [FileSynced, Named, FolderSynced];
+    assert_eq!(put.steps[0], [first, Named, shard, all, root]);
+    assert_eq!(put.steps[1], [second, Named, shard]);
     // Whoever put it first may not have come to that yet.
-    let again = [FileSynced, FolderSynced];
-    check(Durability::Fsync, [&first, &second, &again]);
+    assert_eq!(put.steps[2], [first, shard]);
 
-    let shared = [FileSystemSynced, Named, FileSystemSynced];
-    check(Durability::Group, [&shared, &shared, &[FileSystemSynced]]);
+    let shared = vec![FileSystemSynced, Named, FileSystemSynced];
+    let put = Put::with(Durability::Group);
+    assert_eq!(put.steps, [shared.clone(), shared, vec![FileSystemSynced]]);
 
-    check(Durability::None, [&[Named], &[Named], &[]]);
+    let put = Put::with(Durability::None);
+    assert_eq!(put.steps, [vec![Named], vec![Named], vec![]]);
 }
 
 /// A length that were there before the content would outlast a power cut without it: a file of zeros that passes for the
@@ -97,6 +124,16 @@ fn a_tag_is_on_the_disk_before_it_returns() {
     };
     taken();
     store.shelf.tag(&tag).unwrap();
-    let expected = [FileSynced, Named, FolderSynced, FolderSynced, FolderSynced];
-    assert_eq!(taken(), expected);
+    let steps = taken();
+    let all = fixture.folder().join("tags");
+    let folder = all.join(shelf::fan_out(tag.blob));
+    let file = folder.join(format!("{}.keep", tag.blob.0));
+    let expected = [
+        FileSynced(fs::metadata(file).unwrap().ino()),
+        Named,
+        synced(&folder),
+        synced(&all),
+        synced(&fixture.folder()),
+    ];
+    assert_eq!(steps, expected);
 }

@@ -3,11 +3,11 @@
 use super::*;
 use crate::Limits;
 
-/// Written while it is hashed, and not a whole number of parts.
-const SIZE: u32 = (8 << 20) + 12_345;
+/// Written while they are hashed, by the one who waits and by a thread of its own, and no whole number of parts.
+const SIZES: [usize; 2] = [(1 << 20) + 12_345, (8 << 20) + 12_345];
 
-fn content(seed: u32) -> Bytes {
-    (0..SIZE)
+fn content(seed: u32, size: usize) -> Bytes {
+    (0..size as u32)
         .map(|at| (at.wrapping_mul(seed) >> 9) as u8)
         .collect::<Vec<_>>()
         .into()
@@ -15,25 +15,78 @@ fn content(seed: u32) -> Bytes {
 
 #[test]
 fn what_is_there_already_needs_no_room_and_what_is_not_leaves_nothing() {
-    let fixture = Fixture::new();
-    let options = FsOptions {
-        limits: Limits {
-            quota_bytes: Some(u64::from(SIZE) + 1_000),
-            ..Limits::default()
-        },
-        ..FsOptions::default()
-    };
-    let store = FsStore::open(&fixture.folder(), options).unwrap();
-    let put = |content: &Bytes| fixture.runtime.block_on(store.put(content.clone()));
-    let kept = content(31);
-    assert!(!put(&kept).unwrap().existed);
-    assert!(put(&kept).unwrap().existed);
-    let refused = put(&content(37));
-    assert!(matches!(refused, Err(BlobError::Quota { .. })), "{refused:?}");
-    assert_eq!(fixture.temp_files(), 0);
-    assert_eq!(fixture.get(&store, &kept).unwrap(), kept);
-    // What was refused has taken no room.
-    fixture.put(&store, &[7; 1_000]).unwrap();
+    for size in SIZES {
+        let fixture = Fixture::new();
+        let options = FsOptions {
+            limits: Limits {
+                quota_bytes: Some(size as u64 + 1_000),
+                ..Limits::default()
+            },
+            ..FsOptions::default()
+        };
+        let store = FsStore::open(&fixture.folder(), options).unwrap();
+        let put = |content: &Bytes| fixture.runtime.block_on(store.put(content.clone()));
+        let kept = content(31, size);
+        assert!(!put(&kept).unwrap().existed);
+        assert!(put(&kept).unwrap().existed);
+        assert_eq!(fixture.temp_files(), 0);
+        let refused = put(&content(37, size));
+        assert!(matches!(refused, Err(BlobError::Quota { .. })), "{refused:?}");
+        assert_eq!(fixture.temp_files(), 0);
+        assert_eq!(fixture.get(&store, &kept).unwrap(), kept);
+        // What was refused has taken no room.
+        fixture.put(&store, &[7; 1_000]).unwrap();
+    }
+}
+
+/// What was begun in vain is dropped: with its room, or the second one would find none.
+#[test]
+fn what_is_begun_of_content_that_is_there_takes_no_room_for_long() {
+    for size in SIZES {
+        let fixture = Fixture::new();
+        let options = FsOptions {
+            limits: Limits {
+                quota_bytes: Some(2 * size as u64),
+                ..Limits::default()
+            },
+            ..FsOptions::default()
+        };
+        let store = FsStore::open(&fixture.folder(), options).unwrap();
+        let put = |seed| fixture.runtime.block_on(store.put(content(seed, size))).unwrap();
+        assert!(!put(31).existed);
+        for _ in 0..3 {
+            assert!(put(31).existed);
+            assert_eq!(fixture.temp_files(), 0);
+        }
+        assert!(!put(37).existed);
+    }
+}
+
+#[test]
+fn a_put_that_nobody_waits_for_leaves_the_whole_blob_or_nothing() {
+    for size in SIZES {
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        let whole = content(31, size);
+        // Begun, and given up before its first part, or after some.
+        for polls in 1..4 {
+            fixture.runtime.block_on(async {
+                let mut put = store.put(whole.clone());
+                (0..polls).all(|_| (&mut put).now_or_never().is_none())
+            });
+        }
+        // What it had begun on another thread ends with the runtime.
+        let Fixture { parent, runtime } = fixture;
+        drop(runtime);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let fixture = Fixture { parent, runtime };
+        assert_eq!(fixture.temp_files(), 0);
+        match fixture.get(&store, &whole) {
+            Ok(content) => assert_eq!(content, whole),
+            // The thread had not come to it yet.
+            Err(error) => assert!(matches!(error, BlobError::NotFound(_)), "{error:?}"),
+        }
+    }
 }
 
 #[test]
@@ -45,33 +98,66 @@ fn a_runtime_with_one_thread_for_such_work_does_it_too() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let stored = store.put(content(41)).await.unwrap();
-        assert_eq!(stored.blob, blob(&content(41)));
-        assert_eq!(store.get(stored.blob).await.unwrap(), content(41));
+        for size in SIZES {
+            let content = content(41, size);
+            let stored = store.put(content.clone()).await.unwrap();
+            assert_eq!(stored.blob, blob(&content));
+            assert_eq!(store.get(stored.blob).await.unwrap(), content);
+        }
     });
 }
 
 #[test]
 fn damage_anywhere_is_found() {
-    let whole = content(43).slice(..(2 << 20) + 12_345);
-    let check = |damage: &dyn Fn(&mut Vec<u8>)| {
-        let fixture = Fixture::new();
-        let store = fixture.open();
-        fixture.runtime.block_on(store.put(whole.clone())).unwrap();
-        assert_eq!(fixture.get(&store, &whole).unwrap(), whole);
-        let mut damaged = whole.to_vec();
-        damage(&mut damaged);
-        fs::write(fixture.file(&whole), damaged).unwrap();
-        let error = fixture.get(&store, &whole).unwrap_err();
-        assert!(matches!(error, BlobError::Corrupt { .. }), "{error:?}");
-        assert_eq!(fixture.root_names("quarantine-").len(), 1);
-    };
-    for part in 0..5 {
-        check(&|content| content[part * hash::PART_BYTES + 10] ^= 1);
+    for size in [(512 << 10) + 12_345, (2 << 20) + 12_345] {
+        let whole = content(43, size);
+        let check = |damage: &dyn Fn(&mut Vec<u8>)| {
+            let fixture = Fixture::new();
+            let store = fixture.open();
+            fixture.runtime.block_on(store.put(whole.clone())).unwrap();
+            assert_eq!(fixture.get(&store, &whole).unwrap(), whole);
+            let mut damaged = whole.to_vec();
+            damage(&mut damaged);
+            fs::write(fixture.file(&whole), damaged).unwrap();
+            let error = fixture.get(&store, &whole).unwrap_err();
+            assert!(matches!(error, BlobError::Corrupt { .. }), "{error:?}");
+            assert_eq!(fixture.root_names("quarantine-").len(), 1);
+        };
+        let part = hash::Cut::of(size as u64).part_bytes;
+        for at in (10..size).step_by(part) {
+            check(&|content| content[at] ^= 1);
+        }
+        check(&|content| *content.last_mut().unwrap() ^= 1);
+        check(&|content| content.truncate(part * 4));
+        check(&|content| content.extend_from_slice(b"more"));
+        // Zeros at the end that are no longer there.
+        check(&|content| content.push(0));
     }
-    check(&|content| *content.last_mut().unwrap() ^= 1);
-    check(&|content| content.truncate(hash::PART_BYTES * 4));
-    check(&|content| content.extend_from_slice(b"more"));
-    // Zeros at the end that are no longer there.
-    check(&|content| content.push(0));
+}
+
+/// The same memory is read into again and again, and never shows what stood there before, nor changes what is looked at.
+#[test]
+fn what_was_read_stays_while_others_are_read() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let contents: Vec<Bytes> = [700_000, 1 << 20, 600_001, 1_500_000, 524_288]
+        .into_iter()
+        .enumerate()
+        .map(|(number, size)| content(31 + 2 * number as u32, size))
+        .collect();
+    for content in &contents {
+        fixture.runtime.block_on(store.put(content.clone())).unwrap();
+    }
+    let mut held: Vec<(usize, Bytes)> = Vec::new();
+    for round in 0..25 {
+        let number = round * 3 % contents.len();
+        held.push((number, fixture.get(&store, &contents[number]).unwrap()));
+        if round % 2 == 1 {
+            held.remove(0);
+        }
+        for (number, read) in &held {
+            assert_eq!(*read, contents[*number]);
+        }
+        held.truncate(6);
+    }
 }
