@@ -103,7 +103,10 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
             Ok(message) => Translated::Up(message, None),
             Err(error) => Translated::Back(refusal(id, &method, &error)),
         }),
-        Frame::Notification { method, .. } if !is_heeded(&method) => None,
+        Frame::Notification { method, .. } if !is_heeded(&method) => {
+            outstanding.counters.unheeded();
+            None
+        }
         Frame::Notification { method, message } => match serde_json::from_str(&message) {
             Ok(message) => Some(Translated::Up(message, None)),
             Err(error) => {
@@ -262,10 +265,16 @@ mod tests {
         let reason = portcullis_wire::Unusable::NoId;
         let id = Some(Id::Number(5));
         assert!(translate(Frame::Unusable { id, reason }, &all).is_some());
+        let made_up = Frame::Notification {
+            method: "notifications/made_up".to_owned(),
+            message: r#"{"jsonrpc":"2.0","method":"notifications/made_up"}"#.into(),
+        };
+        assert!(translate(made_up, &all).is_none());
         let counted = WireCounts {
+            noise: 0,
             unclaimed: 1,
+            unheeded: 1,
             unusable: 1,
-            ..WireCounts::default()
         };
         assert_eq!(all.counters.counts(), counted);
     }

@@ -41,6 +41,7 @@ impl GuardedHttp {
         self.events_of(body, asked, resumable, most_bytes, back).boxed()
     }
 
+    /// The same, out of any body; `asked` is the request that it answers, if any.
     pub(super) fn events_of(
         &self,
         body: BoxStream<'static, Result<Bytes, EgressError>>,

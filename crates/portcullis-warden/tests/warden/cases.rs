@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
-    process::{Child, ExitCode, Stdio},
+    process::{Child, Command, ExitCode, Stdio},
     time::Instant,
 };
 
