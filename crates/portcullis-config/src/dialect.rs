@@ -254,7 +254,7 @@ fn shape_of_mcp(mcp: &Member, root: &Object, json: bool) -> Option<Dialect> {
         return match &servers.value.node {
             Node::Object(_) if of_opencode(&servers.value) => Some(Dialect::Opencode),
             // In YAML the list was forgotten; the editor's settings are JSON.
-            Node::Object(_) if json => Some(Dialect::VsCode),
+            Node::Object(_) if json && !has_limits(object) => Some(Dialect::VsCode),
             _ => Some(Dialect::Portcullis),
         };
     }
@@ -263,6 +263,11 @@ fn shape_of_mcp(mcp: &Member, root: &Object, json: bool) -> Option<Dialect> {
     }
     let beside = root.get("mcpServers").is_some() && of_gemini(&mcp.value);
     (!beside).then_some(Dialect::Portcullis)
+}
+
+/// Whether it has what no other client has, and what must not be lost.
+fn has_limits(mcp: &Object) -> bool {
+    ["results", "blobs"].iter().any(|key| mcp.get(key).is_some())
 }
 
 fn of_gemini(mcp: &Value) -> bool {

@@ -325,17 +325,23 @@ impl<'t> Fields<'t> {
             if self.asked.iter().any(|name| *name == member.key.value) {
                 continue;
             }
-            let may_suggest = sink.may_suggest();
-            let find = |names: &[&'static str]| near(&member.key.value, names).filter(|_| may_suggest);
-            let asked = find(&self.asked);
+            let key = &member.key.value;
+            let asked = match sink.may_suggest() {
+                true => near(key, &self.asked),
+                false => None,
+            };
             let (near, restricts) = match self.unknown {
                 Unknown::Told => (asked, false),
                 Unknown::Refused => (asked, true),
                 Unknown::Guarded(names) => {
-                    let guarded = names.iter().find_map(|names| find(names));
+                    let may_look = sink.may_look_for_limits();
+                    let guarded = names
+                        .iter()
+                        .find_map(|names| near(key, names))
+                        .filter(|_| may_look);
                     // Where nobody looked it up, it may be one.
                     let is_one = asked.map_or(guarded.is_some(), |name| names.concat().contains(&name));
-                    (asked.or(guarded), is_one || !may_suggest)
+                    (asked.or(guarded), is_one || !may_look)
                 }
             };
             if !all_ours && near.is_none() {

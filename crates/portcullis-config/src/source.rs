@@ -123,6 +123,8 @@ pub(crate) struct Traced {
 
 /// Most keys of one document for which a near one is looked for.
 const MAX_SUGGESTIONS: usize = 256;
+/// How often a name that restricts is looked for.
+const MAX_LOOKS_FOR_LIMITS: usize = 2_048;
 
 /// Collects the findings of one document.
 pub(crate) struct Sink<'s> {
@@ -136,6 +138,7 @@ pub(crate) struct Sink<'s> {
     fields: Option<Vec<Traced>>,
     changes: Vec<Change>,
     suggestions: usize,
+    looks_for_limits: usize,
     /// Whether limits that hold for the whole hub may have got lost.
     limits_unread: bool,
 }
@@ -160,6 +163,7 @@ impl<'s> Sink<'s> {
             fields: None,
             changes: Vec::new(),
             suggestions: 0,
+            looks_for_limits: 0,
             limits_unread: false,
         }
     }
@@ -198,6 +202,12 @@ impl<'s> Sink<'s> {
     pub(crate) fn may_suggest(&mut self) -> bool {
         self.suggestions += 1;
         self.suggestions <= MAX_SUGGESTIONS
+    }
+
+    /// The same for names that restrict: of those more is at stake, and they are few.
+    pub(crate) fn may_look_for_limits(&mut self) -> bool {
+        self.looks_for_limits += 1;
+        self.looks_for_limits <= MAX_LOOKS_FOR_LIMITS
     }
 
     /// Whether anybody wants to know what became of the fields.

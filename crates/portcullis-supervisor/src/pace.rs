@@ -1,11 +1,11 @@
-//! How often a stream is read whose server talks unasked.
+//! How often a pipe is read whose server talks unasked.
 //!
 //! Each read costs a wake-up, however little it brings: a server that prints a line at a time as fast as it can costs the
 //! hub, and so its other servers, more than all of their calls. Read a little later, its lines come together; and once
-//! the pipe or the socket's window is full, the server waits.
+//! the pipe is full, the server waits. Not so over HTTP, where what comes is not gathered: each piece of a body is a read
+//! of its own, however late it is read.
 
 use std::{
-    future::poll_fn,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// A read that ends no message may be part of a long reply, unless it is smaller than this.
 const SMALL_BYTES: usize = 1_024;
 
-/// Tells when a stream may be read again. A reply is never waited for: the pause is over before a server answers what it
+/// Tells when a pipe may be read again. A reply is never waited for: the pause is over before a server answers what it
 /// was asked after it, or the server has been talking until then.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
@@ -33,10 +33,9 @@ pub(crate) struct Pace {
 impl Pace {
     /// A read brought so many bytes, and the ends of so many messages.
     pub(crate) fn read(&mut self, size_bytes: usize, messages: usize) {
-        if messages > 0 || size_bytes < SMALL_BYTES {
-            self.unasked = self.unasked.saturating_add(1);
-        }
-        self.is_due = self.unasked > FREE_READS;
+        let counts = messages > 0 || size_bytes < SMALL_BYTES;
+        self.unasked = self.unasked.saturating_add(u32::from(counts));
+        self.is_due = counts && self.unasked > FREE_READS;
     }
 
     /// What was read last had a reply in it that was waited for.
@@ -54,24 +53,25 @@ impl Pace {
         }
         Poll::Ready(())
     }
-
-    /// The same, for who waits for nothing else. Cancel safe.
-    pub(crate) async fn wait(&mut self) {
-        poll_fn(|context| self.poll(context)).await;
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use tokio::time::Instant;
 
     use super::*;
+
+    async fn wait(pace: &mut Pace) {
+        poll_fn(|context| pace.poll(context)).await;
+    }
 
     /// How long so many reads take, each of which brings `size_bytes` and `messages`.
     async fn reads(pace: &mut Pace, count: u32, size_bytes: usize, messages: usize) -> Duration {
         let began = Instant::now();
         for _ in 0..count {
-            pace.wait().await;
+            wait(pace).await;
             pace.read(size_bytes, messages);
         }
         began.elapsed()
@@ -95,6 +95,9 @@ mod tests {
             pace.replied();
         }
         assert_eq!(reads(&mut pace, 10_000, 4_096, 0).await, Duration::ZERO);
+        // Nor one after much else.
+        reads(&mut pace, FREE_READS * 2, 60, 1).await;
+        assert_eq!(reads(&mut pace, 10_000, 4_096, 0).await, PAUSE);
     }
 
     /// The pause runs from the read on, not from when there is something to read again.
@@ -102,10 +105,10 @@ mod tests {
     async fn who_was_silent_meanwhile_is_read_at_once() {
         let mut pace = Pace::default();
         reads(&mut pace, FREE_READS * 2, 60, 1).await;
-        pace.wait().await;
+        wait(&mut pace).await;
         tokio::time::advance(PAUSE * 10).await;
         let began = Instant::now();
-        pace.wait().await;
+        wait(&mut pace).await;
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
 }

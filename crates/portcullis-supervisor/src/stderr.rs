@@ -80,14 +80,15 @@ impl StderrRing {
     async fn read(&self, stderr: &mut (impl AsyncRead + Unpin)) {
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            let mut next = Some(stderr.read(&mut piece).await);
-            for _ in 1..PIECES {
-                match next {
-                    Some(Ok(count @ 1..)) => self.push(piece.get(..count).unwrap_or_default()),
-                    Some(_) => return,
-                    None => break,
-                }
-                next = stderr.read(&mut piece).now_or_never();
+            let (mut pieces, mut next) = (1, Some(stderr.read(&mut piece).await));
+            while let Some(read) = next {
+                let Ok(count @ 1..) = read else { return };
+                self.push(piece.get(..count).unwrap_or_default());
+                next = match pieces < PIECES {
+                    true => stderr.read(&mut piece).now_or_never(),
+                    false => None,
+                };
+                pieces += 1;
             }
             sleep(PAUSE).await;
         }
@@ -184,6 +185,23 @@ mod tests {
         let ring = StderrRing::drain(&b"the end\n"[..], Vec::new(), ended);
         sleep(PAUSE).await;
         assert_eq!(ring.last_line().as_deref(), Some("the end"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_between_two_pauses_is_lost() {
+        let lines: String = (10_000..40_000).map(|number| format!("{number}\n")).collect();
+        let end = lines.split_at(lines.len() - RING_BYTES).1.to_owned();
+        // In pieces as a pipe gives them, full ones and others.
+        for piece in [PIECE_BYTES, PIECE_BYTES * PIECES, 1_000] {
+            let (mut writer, stderr) = tokio::io::duplex(piece);
+            let (_report, ended) = watch::channel(None);
+            let ring = StderrRing::drain(stderr, Vec::new(), ended);
+            tokio::io::AsyncWriteExt::write_all(&mut writer, lines.as_bytes())
+                .await
+                .unwrap();
+            sleep(PAUSE * 2).await;
+            assert!(ring.text() == end, "in pieces of {piece}");
+        }
     }
 
     #[test]

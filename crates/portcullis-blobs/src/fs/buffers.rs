@@ -23,7 +23,9 @@ impl Buffers {
     /// Room for `size` bytes, some of them filled with anything, and what there is beyond.
     pub(super) fn take(&self, size: usize) -> (BytesMut, BytesMut) {
         let mut kept = self.kept();
-        let found = kept.iter().position(|buffer| buffer.capacity() >= size);
+        // None that is much too large: whoever holds on to the content holds on to all of it.
+        let fits = |buffer: &BytesMut| (size..=2 * size).contains(&buffer.capacity());
+        let found = kept.iter().rposition(fits);
         let mut buffer = match found {
             Some(at) => kept.swap_remove(at),
             None => BytesMut::with_capacity(size),
@@ -106,5 +108,12 @@ mod tests {
         drop(all);
         let kept: Vec<_> = buffers.kept().iter().map(BytesMut::capacity).collect();
         assert_eq!(kept, [3_000, 2_000]);
+        let places = [3_000, 2_000, 1_000, 999].map(|size| (lend(&buffers, size), size));
+        let kept: Vec<_> = buffers.kept().iter().map(BytesMut::capacity).collect();
+        assert!(kept.is_empty(), "{kept:?}");
+        drop(places);
+        let small = lend(&buffers, 999);
+        assert_eq!(buffers.kept().len(), KEPT);
+        drop(small);
     }
 }

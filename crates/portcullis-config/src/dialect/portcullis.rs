@@ -32,6 +32,8 @@ const SERVER_RESTRICTS: &[&[&str]] = &[
         "disabledAutoApproveTools",
         "limits",
     ],
+    // Other clients have these.
+    &["excludeTools", "includeTools", "allowedTools"],
     LIMITS,
 ];
 
@@ -51,9 +53,12 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
     top.take("mcp");
     schema(&mut top);
     let lost_beside = is_refused(top, sink);
-    let mut fields = Fields::of(&own.value, "`mcp`", sink)?
-        .under("mcp.")
-        .guarding(HUB_RESTRICTS);
+    let Some(fields) = Fields::of(&own.value, "`mcp`", sink) else {
+        // What was to stand in it may stand beside it.
+        sink.leave_limits_unread();
+        return None;
+    };
+    let mut fields = fields.under("mcp.").guarding(HUB_RESTRICTS);
     let profile = profile(own, &mut fields, sink);
     let hub = hub(&mut fields, sink);
     let servers = fields.take("servers");

@@ -569,6 +569,14 @@ fn limits_that_got_lost_with_their_document_are_told_beside_another() {
     );
     check(&HUB.replace("servers:", "serverz:"), true, true);
     check(&format!("{HUB}mcp: {{servers: []}}\n"), true, true);
+    // Its indentation got lost, its brackets are of the wrong kind.
+    check("mcp:\nservers: []\nblobs: {quotaBytes: 9}\n", true, true);
+    check("mcp:\n- servers: []\n- blobs: {quotaBytes: 9}\n", true, true);
+    check(
+        r#"{"mcp": {"servers": {"a": {"command": "/x"}}, "blobs": {"quotaBytes": 9}}}"#,
+        true,
+        true,
+    );
     // Misspelt, or in the wrong place.
     for (good, bad) in [
         ("quotaBytes", "quotaByte"),
@@ -618,6 +626,8 @@ fn a_server_does_not_start_without_what_was_to_restrict_it() {
         ("Enabled: false", false),
         ("disabled_tools: [rm]", false),
         ("limit: {tools: 1}", false),
+        ("excludeTools: [rm]", false),
+        ("allowed_tools: [ls]", false),
         ("limits: {memory: 5}", false),
         ("memoryBytes: 5", false),
         ("icon: a.png", true),
@@ -633,6 +643,21 @@ fn a_server_does_not_start_without_what_was_to_restrict_it() {
         assert_eq!(normalized.specs.len(), 1 + usize::from(starts), "{field}");
         assert!(!normalized.settings.limits_unread, "{field}");
     }
+}
+
+/// However much else there is that nobody knows.
+#[test]
+fn many_fields_of_ones_own_are_only_told() {
+    let server = |number: u32| {
+        format!(
+            "{{name: s{number}, command: /usr/bin/node, args: [\"{number}\"], icon: a, note: b, x-id: c}}"
+        )
+    };
+    let servers: Vec<_> = (0..200).map(server).collect();
+    let text = format!("mcp: {{servers: [{}]}}\n", servers.join(", "));
+    let normalized = run("a.yaml", &text, &Options::default());
+    assert!(!normalized.has_errors());
+    assert_eq!(normalized.specs.len(), 200);
 }
 
 #[test]

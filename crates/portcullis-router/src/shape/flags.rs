@@ -164,6 +164,7 @@ fn part(raw: &[u8]) -> usize {
         if !byte.is_ascii_alphanumeric() && !matches!(byte, b':' | b'\\') {
             before_other = at;
         }
+        let start = at;
         at += length;
         let is_first_half = matches!(
             unit,
@@ -175,9 +176,8 @@ fn part(raw: &[u8]) -> usize {
                 ..,
             ]
         );
-        if !is_first_half {
-            whole = at;
-        }
+        // Only what comes next can be its second half: a first half before another one is alone.
+        whole = if is_first_half { start } else { at };
     }
     if raw.len() - before_other <= NEAR_BYTES {
         before_other
@@ -298,6 +298,27 @@ mod tests {
                     .for_each(|piece| looking.piece(piece));
                 looking.end();
                 assert_eq!(flags, whole, "{size}: {}", text.get(..60).unwrap_or(&text));
+            }
+        }
+    }
+
+    /// Whatever a server sends, little of it is held back.
+    #[test]
+    fn what_is_held_of_a_string_in_pieces_stays_small() {
+        for unit in [
+            r"\ud800",
+            r"\ud83d\ude00",
+            "x",
+            ":",
+            r"\\",
+            "\u{10ffff}",
+            "blob:blake3:0",
+        ] {
+            let mut flags = ShapeFlags::default();
+            let mut looking = InPieces::new(&mut flags, &[]);
+            for piece in unit.repeat(20_000).as_bytes().chunks(4_096) {
+                looking.piece(piece);
+                assert!(looking.held.len() < 2_048, "`{unit}`: {}", looking.held.len());
             }
         }
     }

@@ -131,14 +131,20 @@ impl Outstanding {
     /// handed it over. The end of what was to answer the request must not be told before that, since the SDK takes
     /// the request for lost then.
     pub(crate) async fn arrived(&self, id: &RequestId) {
-        let arrived = {
-            let all = self.lock();
-            let retired = all.retired.iter().rfind(|retired| retired.id == *id);
-            retired.and_then(|retired| retired.arrived.clone())
-        };
-        if let Some(arrived) = arrived {
+        if let Some(arrived) = self.arrival(id) {
             arrived.cancelled().await;
         }
+    }
+
+    /// Whether a reply to this request is on its way to the SDK.
+    pub(crate) fn is_on_its_way(&self, id: &RequestId) -> bool {
+        self.arrival(id).is_some_and(|arrived| !arrived.is_cancelled())
+    }
+
+    fn arrival(&self, id: &RequestId) -> Option<CancellationToken> {
+        let all = self.lock();
+        let retired = all.retired.iter().rfind(|retired| retired.id == *id);
+        retired.and_then(|retired| retired.arrived.clone())
     }
 
     /// Whether `id` is that of a request that is over.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{StreamExt, future::ready};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use portcullis_egress::{EgressError, GuardedResponse};
 use portcullis_wire::Limits;
@@ -200,34 +200,39 @@ impl GuardedHttp {
                     messages.push(message);
                     on_their_way.extend(on_its_way);
                 }
-                Some(Translated::Stray(reply)) => {
-                    stray.get_or_insert(reply);
-                }
+                Some(Translated::Stray(reply)) if stray.is_none() => stray = Some(reply),
+                Some(Translated::Stray(_)) => self.terms.counters.unclaimed(),
                 Some(Translated::Back(_)) | None => {}
             }
         }
         // The request is still waiting only if none of that was its reply; then what came for nobody was.
         if let Some(waiting) = self.outstanding.take(asked) {
+            self.terms.counters.unusable();
             let reply = stray.unwrap_or_else(|| Stray::unusable(missing));
             messages.push(reply.blame(waiting));
+        } else if stray.is_some() {
+            self.terms.counters.unclaimed();
         }
-        // Its reply may have come on another stream: then that is heard first, and after it that this was all.
         on_their_way.retain(|reply| reply.id() != asked);
-        self.outstanding.arrived(asked).await;
         if on_their_way.is_empty()
+            && !self.outstanding.is_on_its_way(asked)
             && let [_] = messages.as_slice()
             && let Some(message) = messages.pop()
         {
             return Ok(StreamableHttpPostResponse::Json(message, session));
         }
         let events: Vec<_> = messages.iter().filter_map(event_of).collect();
-        let events = futures::stream::iter(events).map(move |event| {
-            // Replies to others are held as long as the stream is.
-            let _ = &on_their_way;
-            Ok(event)
-        });
-        let events = events.boxed();
-        Ok(StreamableHttpPostResponse::Sse(events, session))
+        let (outstanding, asked) = (Arc::clone(&self.outstanding), asked.clone());
+        let end = async move {
+            // Whoever asks for more has the replies to others. Its own may have come on another stream: then that is
+            // heard first, and after it that this was all. Others may wait for what is here as this waits for theirs.
+            drop(on_their_way);
+            outstanding.arrived(&asked).await;
+            None
+        };
+        let end = futures::stream::once(end).filter_map(ready);
+        let events = futures::stream::iter(events).map(Ok).chain(end);
+        Ok(StreamableHttpPostResponse::Sse(events.boxed(), session))
     }
 
     /// An answer with an error status.
@@ -362,7 +367,11 @@ impl GuardedHttp {
             .filter_map(|frame| translate(frame, &self.outstanding))
             .find_map(|translated| match translated {
                 Translated::Up(message, _) => Some(message),
-                Translated::Stray(stray) => Some(stray.blame(self.outstanding.take(asked?)?)),
+                Translated::Stray(stray) => {
+                    let waiting = self.outstanding.take(asked?)?;
+                    self.terms.counters.unusable();
+                    Some(stray.blame(waiting))
+                }
                 Translated::Back(_) => None,
             })
     }

@@ -1,10 +1,10 @@
 use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt, Stream, StreamExt, stream::BoxStream};
+use futures::{StreamExt, stream::BoxStream};
 use portcullis_egress::{EgressError, GuardedResponse};
 use rmcp::{
-    model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    model::{RequestId, ServerJsonRpcMessage},
     transport::streamable_http_client::SseError,
 };
 use sse_stream::Sse;
@@ -17,7 +17,7 @@ use super::{
     outstanding::OnItsWay,
     reply::{Stray, Translated, translate_message},
 };
-use crate::{pace::Pace, ticket::WireFault};
+use crate::ticket::WireFault;
 
 impl GuardedHttp {
     /// A stream of events whose data are rewritten for the SDK, which parses them itself.
@@ -37,21 +37,8 @@ impl GuardedHttp {
             StreamOf::Resumed(asked) => (Some(asked), None, true),
             StreamOf::Nobody => (None, None, false),
         };
-        let body = answer.into_stream(silence).boxed();
-        self.events_of(body, asked, resumable, most_bytes, back).boxed()
-    }
-
-    /// The same, out of any body; `asked` is the request that it answers, if any.
-    pub(super) fn events_of(
-        &self,
-        body: BoxStream<'static, Result<Bytes, EgressError>>,
-        asked: Option<RequestId>,
-        resumable: bool,
-        most_bytes: usize,
-        back: Back,
-    ) -> impl Stream<Item = Result<Sse, SseError>> + Send + use<> {
         let stream = Events {
-            body,
+            body: answer.into_stream(silence).boxed(),
             parser: EventParser::new(most_bytes),
             received: Received {
                 messages: self.messages(most_bytes),
@@ -68,13 +55,13 @@ impl GuardedHttp {
             resumable,
             any: false,
             opened: Instant::now(),
-            pace: Pace::default(),
             phase: Phase::Open,
         };
         futures::stream::unfold(stream, |mut stream| async move {
             let next = stream.next().await?;
             Some((next, stream))
         })
+        .boxed()
     }
 }
 
@@ -107,7 +94,6 @@ struct Events {
     /// A message came.
     any: bool,
     opened: Instant,
-    pace: Pace,
     standing: bool,
     phase: Phase,
 }
@@ -178,29 +164,8 @@ impl Events {
         }
     }
 
-    /// Reads what there is, and waits for it where there is none. A server may send a byte in each of its pieces, so what
-    /// lies there by now is taken together.
     async fn read(&mut self) {
-        self.pace.wait().await;
-        let mut size_bytes = 0;
-        let mut next = Some(self.body.next().await);
-        while let Some(read) = next {
-            size_bytes += read
-                .as_ref()
-                .map_or(0, |chunk| chunk.as_ref().map_or(0, Bytes::len));
-            self.take(read).await;
-            if !matches!(self.phase, Phase::Open) || size_bytes >= PIECE_BYTES {
-                break;
-            }
-            next = self.body.next().now_or_never();
-        }
-        let messages = self.received.events.iter().map(|(_, messages)| messages.len());
-        self.pace.read(size_bytes, messages.sum());
-    }
-
-    /// Takes one piece, or the end.
-    async fn take(&mut self, read: Option<Result<Bytes, EgressError>>) {
-        match read {
+        match self.body.next().await {
             Some(Ok(chunk)) => {
                 for piece in chunk.chunks(PIECE_BYTES) {
                     let read = match self.parser.feed(piece, &mut self.received) {
@@ -245,9 +210,6 @@ impl Events {
             for message in messages {
                 match translate_message(message, &self.client.outstanding).await {
                     Some(Translated::Up(message, on_its_way)) => {
-                        if matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) {
-                            self.pace.replied();
-                        }
                         rewritten.extend(event_of(&message));
                         self.on_their_way.extend(on_its_way);
                     }

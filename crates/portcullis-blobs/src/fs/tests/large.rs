@@ -3,7 +3,7 @@
 use super::*;
 use crate::Limits;
 
-/// Written while they are hashed, by the one who waits and by a thread of its own, and no whole number of parts.
+/// Written after they are hashed, and while they are; no whole number of parts.
 const SIZES: [usize; 2] = [(1 << 20) + 12_345, (8 << 20) + 12_345];
 
 fn content(seed: u32, size: usize) -> Bytes {
