@@ -40,17 +40,26 @@ impl Pace {
 
     /// What was read last had a reply in it that was waited for.
     pub(crate) fn replied(&mut self) {
-        *self = Self::default();
+        // No pause lasts: this was read after it.
+        self.unasked = 0;
+        self.is_due = false;
     }
 
     /// Ready when the next read may be done.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.is_due {
-            let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
-            ready!(pause.as_mut().poll(context));
-            self.pause = None;
-            self.is_due = false;
+        match self.is_due {
+            true => self.poll_pause(context),
+            false => Poll::Ready(()),
         }
+    }
+
+    /// Apart from the rest, so that replies do not pay for what floods need.
+    #[cold]
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
+        ready!(pause.as_mut().poll(context));
+        self.pause = None;
+        self.is_due = false;
         Poll::Ready(())
     }
 }
