@@ -194,8 +194,9 @@ pub struct Limits {
     pub max_blob_bytes: u64,
     /// What all blobs together may take, in bytes. No quota by default.
     ///
-    /// Several processes that share one store each count for themselves between looks at the disk, so together
-    /// they may pass it by what they write at the same time.
+    /// Each process that shares a store looks at the disk when it opens it, collects or finds its own count at the quota,
+    /// and counts only what it stores itself between. So together they may pass it, each by as much as the others have
+    /// stored since it last looked: by the quota once more for each further process at the worst.
     pub quota_bytes: Option<u64>,
 }
 
