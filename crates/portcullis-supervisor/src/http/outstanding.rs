@@ -6,10 +6,14 @@ use std::{
 
 use portcullis_wire::Id;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, RequestId};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::param::ParamCache;
 use crate::{counters::WireCounters, ticket::Ticket};
+
+/// How long a reply that was claimed may be on its way to the SDK, its long strings being put back included.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 
 /// How many requests are remembered. Far more than are ever in flight at once: a request whose reply never comes
 /// is forgotten when so many others have come after it.
@@ -129,10 +133,10 @@ impl Outstanding {
 
     /// Resolves once no reply to this request is on its way to the SDK: at once, or when whoever claimed one has
     /// handed it over. The end of what was to answer the request must not be told before that, since the SDK takes
-    /// the request for lost then.
+    /// the request for lost then. A reply that takes longer than [`ARRIVES_WITHIN`] is waited for no longer.
     pub(crate) async fn arrived(&self, id: &RequestId) {
         if let Some(arrived) = self.arrival(id) {
-            arrived.cancelled().await;
+            let _ = timeout(ARRIVES_WITHIN, arrived.cancelled()).await;
         }
     }
 
@@ -258,6 +262,7 @@ mod tests {
         ListToolsRequest, PingRequest, SubscriptionFilter, SubscriptionsListenRequest,
         SubscriptionsListenRequestParams,
     };
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -279,6 +284,19 @@ mod tests {
         assert_eq!((id, waiting.raw_result), (RequestId::Number(1), true));
         assert!(all.claim(&Id::Number(1)).is_none());
         assert!(!all.claim(&Id::Number(2)).unwrap().1.raw_result);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_on_its_way_is_waited_for_but_not_for_ever() {
+        let all = Outstanding::default();
+        note(&all, ClientRequest::PingRequest(PingRequest::default()), 1);
+        let (id, _, on_its_way) = all.claim(&Id::Number(1)).unwrap();
+        let began = Instant::now();
+        timeout(ARRIVES_WITHIN * 2, all.arrived(&id)).await.unwrap();
+        assert_eq!(began.elapsed(), ARRIVES_WITHIN);
+        drop(on_its_way);
+        all.arrived(&id).await;
+        assert_eq!(began.elapsed(), ARRIVES_WITHIN);
     }
 
     #[test]
