@@ -1,5 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
+use futures::{FutureExt, future::BoxFuture};
 use portcullis_types::ServerId;
 use rmcp::{
     RoleClient,
@@ -10,7 +11,10 @@ use rmcp::{
     service::{Peer, PeerRequestOptions, RequestHandle, ServiceError},
 };
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -65,50 +69,59 @@ impl Connection {
                 reason: "the connection was being closed".to_owned(),
             });
         };
-        let mut round = Round::default();
-        let mut idle = within.first();
-        for number in 0..=MAX_ROUNDS {
-            let attempt = Attempt {
-                tool,
-                arguments: Arc::clone(&arguments),
-                round,
-                within,
-                cancel,
-            };
-            let sent = self.send(attempt, idle).await;
-            // The server has had the call since the first round, whatever became of a later one.
-            let reply = if number == 0 {
-                sent?
-            } else {
-                sent.map_err(CallFault::after_it_was_sent)?
-            };
-            let required = match InputRequired::read(&reply.json) {
-                None => return Ok(reply),
-                Some(required) if reply.strings.is_empty() => required,
-                // What it wants goes back to the server or to a person, word for word: no string of it may stay out.
-                Some(_) => {
-                    let whole = reply.whole().await;
-                    let whole = whole.map_err(|reason| CallFault::BadReply { reason })?;
-                    let required = InputRequired::read(&whole);
-                    required.unwrap_or_else(|| serde_json::from_str(&whole))
-                }
-            };
-            let required = required.map_err(|error| CallFault::BadReply {
+        let attempt = Attempt {
+            tool,
+            arguments,
+            round: Round::default(),
+            within,
+            cancel,
+        };
+        let reply = self.send(&attempt, within.first()).await?;
+        match InputRequired::read(&reply.json) {
+            None => Ok(reply),
+            // Boxed, since few calls have a second round and each would be as large.
+            Some(required) => Box::pin(self.go_on(attempt, reply, required)).await,
+        }
+    }
+
+    /// Answers what the tool needs first, round for round, until it gives its result.
+    async fn go_on(
+        &self,
+        mut attempt: Attempt<'_>,
+        mut reply: RawReply,
+        mut required: Result<InputRequired, serde_json::Error>,
+    ) -> Result<RawReply, CallFault> {
+        let Attempt { within, cancel, .. } = attempt;
+        for _ in 0..MAX_ROUNDS {
+            // What it wants goes back to the server or to a person, word for word: no string of it may stay out.
+            if !reply.strings.is_empty() {
+                let whole = reply.whole().await;
+                let whole = whole.map_err(|reason| CallFault::BadReply { reason })?;
+                required = InputRequired::read(&whole).unwrap_or_else(|| serde_json::from_str(&whole));
+            }
+            let needed = required.map_err(|error| CallFault::BadReply {
                 reason: error.to_string(),
             })?;
             let answered = tokio::select! {
                 biased;
                 () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: true }),
-                answered = timeout_at(within.end(), required.answer(&self.server, &self.asking)) => answered,
+                answered = timeout_at(within.end(), needed.answer(&self.server, &self.asking)) => answered,
             };
-            round = answered
+            attempt.round = answered
                 .map_err(|_| CallFault::TimedOut {
                     after: within.cap(),
                     sent: true,
                 })?
                 .map_err(|reason| CallFault::BadReply { reason })?;
             // What a person took to answer is not the server's.
-            idle = Instant::now() + within.idle();
+            let idle = Instant::now() + within.idle();
+            let sent = self.send(&attempt, idle).await;
+            // The server has had the call since the first round, whatever became of a later one.
+            reply = sent.map_err(CallFault::after_it_was_sent)?;
+            required = match InputRequired::read(&reply.json) {
+                None => return Ok(reply),
+                Some(required) => required,
+            };
         }
         Err(CallFault::BadReply {
             reason: format!("the tool asked for more than {MAX_ROUNDS} rounds of input"),
@@ -116,26 +129,33 @@ impl Connection {
     }
 
     /// Sends one request and waits for its reply, until `idle` if nothing is heard of it.
-    async fn send(&self, attempt: Attempt<'_>, mut idle: Instant) -> Result<RawReply, CallFault> {
-        let Attempt { within, cancel, .. } = attempt;
+    async fn send(&self, attempt: &Attempt<'_>, mut idle: Instant) -> Result<RawReply, CallFault> {
+        let Attempt { within, cancel, .. } = *attempt;
         let cap = within.end();
         let ticket = Arc::new(attempt.ticket());
-        // Boxed: the SDK's future is some KiB large and would be moved with each that holds it.
-        let mut queued = Box::pin(self.peer.send_request_with_option(
-            ClientRequest::CallToolRequest(attempt.request(&ticket)),
-            PeerRequestOptions::no_options(),
-        ));
-        let handle = tokio::select! {
-            biased;
-            handle = &mut queued => handle.map_err(|error| self.fault(error, &ticket))?,
-            () = sleep_until(idle.min(cap)) => return Err(overdue(idle, within, &ticket)),
-            () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
+        let handle = match self.queue_at_once(attempt, &ticket) {
+            Some(queued) => queued,
+            None => tokio::select! {
+                biased;
+                queued = self.queue(attempt, &ticket) => queued,
+                () = sleep_until(idle.min(cap)) => return Err(overdue(idle, within, &ticket)),
+                () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: !ticket.withdraw() }),
+            },
         };
-        drop(queued);
-        let _watch = self.progress.watch(handle.progress_token.clone(), &ticket);
+        // Taken apart, since what else is in it would be carried along by each call.
+        let RequestHandle {
+            rx: reply,
+            id,
+            progress_token,
+            ..
+        } = handle.map_err(|error| self.fault(error, &ticket))?;
+        let _watch = self.progress.watch(progress_token, &ticket);
         let mut call = InFlight {
-            handle: Some(handle),
+            reply,
+            id,
+            peer: &self.peer,
             ticket: Arc::clone(&ticket),
+            is_over: false,
         };
         loop {
             tokio::select! {
@@ -152,6 +172,32 @@ impl Connection {
                 },
             }
         }
+    }
+
+    /// Gives the request to the SDK. Boxed: its future is some KiB large and would be moved with each that holds it.
+    fn queue(
+        &self,
+        attempt: &Attempt<'_>,
+        ticket: &Arc<Ticket>,
+    ) -> BoxFuture<'_, Result<RequestHandle<RoleClient>, ServiceError>> {
+        let request = ClientRequest::CallToolRequest(attempt.request(ticket));
+        Box::pin(
+            self.peer
+                .send_request_with_option(request, PeerRequestOptions::no_options()),
+        )
+    }
+
+    /// As [`queue`](Self::queue), where the SDK's queue has room, which is nearly always: then nothing is boxed. Where it
+    /// has none, nothing was queued; and whatever the SDK does, of two requests with one ticket only one is ever written.
+    fn queue_at_once(
+        &self,
+        attempt: &Attempt<'_>,
+        ticket: &Arc<Ticket>,
+    ) -> Option<Result<RequestHandle<RoleClient>, ServiceError>> {
+        let request = ClientRequest::CallToolRequest(attempt.request(ticket));
+        self.peer
+            .send_request_with_option(request, PeerRequestOptions::no_options())
+            .now_or_never()
     }
 
     /// The idle deadline that takes the place of `idle`, which has come: after the server's last progress, or after a
@@ -207,16 +253,17 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn ticket(&self) -> Ticket {
-        let left = self.within.end().saturating_duration_since(Instant::now());
-        Ticket::within(left + BACKSTOP)
+        Ticket::until(self.within.end() + BACKSTOP)
     }
 
-    fn request(self, ticket: &Arc<Ticket>) -> CallToolRequest {
+    fn request(&self, ticket: &Arc<Ticket>) -> CallToolRequest {
         let mut params = CallToolRequestParams::new(self.tool.to_owned());
-        params.input_responses = self.round.responses;
-        params.request_state = self.round.state;
+        params.input_responses.clone_from(&self.round.responses);
+        params.request_state.clone_from(&self.round.state);
         let mut request = CallToolRequest::new(params);
-        request.extensions.insert(RawArguments(self.arguments));
+        request
+            .extensions
+            .insert(RawArguments(Arc::clone(&self.arguments)));
         request.extensions.insert(Arc::clone(ticket));
         request
     }
@@ -263,36 +310,33 @@ pub(crate) fn raw_result(result: ServerResult) -> Result<String, ServiceError> {
 }
 
 /// A call that waits for its reply. Dropped before the reply came, it is withdrawn, or the server is told.
-struct InFlight {
-    handle: Option<RequestHandle<RoleClient>>,
+struct InFlight<'a> {
+    reply: oneshot::Receiver<Result<ServerResult, ServiceError>>,
+    id: RequestId,
+    peer: &'a Peer<RoleClient>,
     ticket: Arc<Ticket>,
+    is_over: bool,
 }
 
-impl InFlight {
+impl InFlight<'_> {
     async fn reply(&mut self) -> Result<ServerResult, ServiceError> {
-        let Some(handle) = self.handle.as_mut() else {
-            return Err(ServiceError::TransportClosed);
-        };
-        let reply = (&mut handle.rx)
-            .await
-            .unwrap_or(Err(ServiceError::TransportClosed));
-        self.handle = None;
-        reply
+        let reply = (&mut self.reply).await;
+        self.is_over = true;
+        reply.unwrap_or(Err(ServiceError::TransportClosed))
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let Some(handle) = self.handle.take() else { return };
-        if self.ticket.withdraw() {
-            // The server never sees the call, so there is nothing to cancel.
+        // Withdrawn, the server never sees the call, so there is nothing to cancel.
+        if self.is_over || self.ticket.withdraw() {
             return;
         }
         // The janitor: a caller that is gone cannot wait, and a server that reads nothing must not hold it up.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (id, peer) = (self.id.clone(), self.peer.clone());
             runtime.spawn(async move {
-                let notification = cancelled(handle.id.clone());
-                let _ = timeout(CANCEL_WAIT, handle.peer.send_notification(notification.into())).await;
+                let _ = timeout(CANCEL_WAIT, peer.send_notification(cancelled(id).into())).await;
             });
         }
     }

@@ -88,7 +88,11 @@ impl LongString {
 impl RawReply {
     /// The result with its strings back in their places.
     pub(crate) async fn whole(self) -> Result<String, String> {
-        put_back(self.json, self.strings).await
+        if self.strings.is_empty() {
+            return Ok(self.json);
+        }
+        // Boxed, since few replies have any and each would be as large.
+        Box::pin(put_back(self.json, self.strings)).await
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Ticket {
     strings: Mutex<Vec<LongString>>,
     /// When the server last told of progress.
     progress: Mutex<Option<Instant>>,
-    cap: Option<Duration>,
+    until: Option<Instant>,
 }
 
 /// Why a call that was sent, or was about to be, got no reply that can be used. Set by the transport.
@@ -45,17 +45,17 @@ pub(crate) enum WireFault {
 }
 
 impl Ticket {
-    /// Of a call for whose answer nothing below waits longer than this.
-    pub(crate) fn within(cap: Duration) -> Self {
+    /// Of a call for whose answer nothing below waits longer.
+    pub(crate) fn until(until: Instant) -> Self {
         Self {
-            cap: Some(cap),
+            until: Some(until),
             ..Self::default()
         }
     }
 
-    /// The longest that what is below may wait for the answer, where that was said.
-    pub(crate) fn cap(&self) -> Option<Duration> {
-        self.cap
+    /// How long what is below may still wait for the answer, where that was said.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        Some(self.until?.saturating_duration_since(Instant::now()))
     }
 
     /// The server has told of progress.

@@ -544,6 +544,74 @@ async fn what_is_below_waits_longer_than_the_call_itself() {
         within: CallDeadline::from_now(Timeouts::uniform(IDLE)),
         cancel: None,
     };
-    let waits = attempt.ticket().cap();
+    let waits = attempt.ticket().left();
     assert!(waits > Some(IDLE), "{waits:?}");
+}
+
+/// Calls that begin before the SDK takes any of them: more than it queues.
+fn many(rig: &Rig, cancel: &CancellationToken) -> Vec<BoxFuture<'static, Result<RawReply, CallFault>>> {
+    (0..2_500)
+        .map(|number| {
+            let (connection, cancel) = (Arc::clone(&rig.connection), cancel.clone());
+            let within = CallDeadline::from_now(Timeouts::uniform(IDLE));
+            async move {
+                let arguments = json!({"n": number}).to_string().into();
+                connection.call("t", arguments, within, Some(&cancel)).await
+            }
+            .boxed()
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_calls_than_the_sdk_queues_each_reach_the_server_once() {
+    let mut rig = Rig::new(1024 * 1024).await;
+    let calls = many(&rig, &CancellationToken::new());
+    let count = calls.len();
+    let all = tokio::spawn(futures::future::join_all(calls));
+    let mut heard = Vec::new();
+    for _ in 0..count {
+        let call = rig.hear().await;
+        let number = call["params"]["arguments"]["n"].clone();
+        rig.say(&json!({"jsonrpc": "2.0", "id": call["id"], "result": {"n": number}}))
+            .await;
+        heard.push(number.as_u64().unwrap());
+    }
+    for (number, reply) in all.await.unwrap().into_iter().enumerate() {
+        assert_eq!(reply.unwrap().json, json!({"n": number}).to_string());
+    }
+    rig.assert_silence().await;
+    heard.sort_unstable();
+    assert_eq!(heard, (0..count as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_the_sdk_ends_when_it_is_cancelled_and_is_never_sent() {
+    let mut rig = Rig::new(1024 * 1024).await;
+    let cancel = CancellationToken::new();
+    let mut calls = many(&rig, &cancel);
+    // Nothing else runs meanwhile, so the SDK takes none of them.
+    let at_once = tokio::task::unconstrained(async {
+        for call in &mut calls {
+            assert!(futures::poll!(call).is_pending());
+        }
+        cancel.cancel();
+        futures::future::join_all(calls).await
+    });
+    for call in at_once.await {
+        match call {
+            Err(CallFault::Cancelled { sent: false }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    rig.assert_silence().await;
+}
+
+/// It is copied and allocated with each call, also by whoever keeps many of them.
+#[tokio::test]
+async fn a_call_is_small() {
+    let rig = Rig::new(1024).await;
+    let within = CallDeadline::from_now(Timeouts::uniform(IDLE));
+    let call = rig.connection.call("t", "{}".into(), within, None);
+    assert!(size_of_val(&call) <= 1_024, "{} bytes", size_of_val(&call));
 }

@@ -244,9 +244,9 @@ pub(crate) fn ticket(message: &ClientJsonRpcMessage) -> Option<&Arc<Ticket>> {
     }
 }
 
-/// The longest that a call may take; none for what is no call.
-pub(crate) fn cap(message: &ClientJsonRpcMessage) -> Option<Duration> {
-    ticket(message).and_then(|ticket| ticket.cap())
+/// How long a call may still take; none for what is no call.
+pub(crate) fn left(message: &ClientJsonRpcMessage) -> Option<Duration> {
+    ticket(message).and_then(|ticket| ticket.left())
 }
 
 fn is_raw(request: &ClientRequest) -> bool {

@@ -26,7 +26,7 @@ use super::{
     },
     events::{Event, EventParser, EventSink, EventTooLarge},
     messages::Refused,
-    outstanding::{cap, ticket},
+    outstanding::{left, ticket},
     reply::{Stray, Translated, errors, translate, translate_message},
     retry_after::retry_after,
     stream::{StreamOf, event_of},
@@ -76,7 +76,7 @@ impl GuardedHttp {
             request.headers.extend(self.outstanding.params.headers(message));
         }
         if matches!(message, JsonRpcMessage::Request(_)) {
-            request.first_byte = Some(cap(message).unwrap_or(self.terms.patience));
+            request.first_byte = Some(left(message).unwrap_or(self.terms.patience));
         }
         if is_listen(message) {
             self.standing.peace().await;
@@ -148,7 +148,7 @@ impl GuardedHttp {
                 self.standing.opened();
             }
             // A subscription is silent for as long as nothing changes.
-            let longest = (!is_listen(message)).then(|| cap(message).unwrap_or(self.terms.patience));
+            let longest = (!is_listen(message)).then(|| left(message).unwrap_or(self.terms.patience));
             let reading = StreamOf::Request(asked.clone(), longest);
             let events = self.events(answer, reading, limits.max_sse_event_size, back);
             return Ok(StreamableHttpPostResponse::Sse(events, session));

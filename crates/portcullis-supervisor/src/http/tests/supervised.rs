@@ -458,17 +458,19 @@ async fn an_answer_that_never_begins_is_waited_for_as_long_as_the_request_may_ta
     let mut terms = terms();
     terms.patience = Duration::from_millis(50);
     let client = http_client(&spec, &NoEnvironment, terms).unwrap();
-    let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
-    let mut call = CallToolRequest::new(CallToolRequestParams::new("t"));
-    call.extensions
-        .insert(Arc::new(Ticket::within(Duration::from_millis(60))));
-    for (request, after) in [(list, "50 ms"), (ClientRequest::CallToolRequest(call), "60 ms")] {
+    let waited_ms = async |request| {
         let message = ClientJsonRpcMessage::request(request, RequestId::Number(1));
         let posted = client.post_message(spec.url.as_str().into(), message, None, None, HashMap::new());
         let error = timeout(WAIT, posted).await.unwrap().err().unwrap().to_string();
-        assert!(
-            error.contains(&format!("did not begin to answer within {after}")),
-            "{error}"
-        );
-    }
+        let (_, after) = error.split_once("did not begin to answer within ").unwrap();
+        after.strip_suffix(" ms").unwrap().parse::<u64>().unwrap()
+    };
+    let list = ListToolsRequest::default();
+    assert_eq!(waited_ms(ClientRequest::ListToolsRequest(list)).await, 50);
+    let mut call = CallToolRequest::new(CallToolRequestParams::new("t"));
+    let until = Instant::now() + Duration::from_millis(800);
+    call.extensions.insert(Arc::new(Ticket::until(until)));
+    let waited = waited_ms(ClientRequest::CallToolRequest(call)).await;
+    assert!((51..=800).contains(&waited), "{waited}");
+    assert!(Instant::now() >= until);
 }
