@@ -194,9 +194,10 @@ pub struct Limits {
     pub max_blob_bytes: u64,
     /// What all blobs together may take, in bytes. No quota by default.
     ///
-    /// Each process that shares a store looks at the disk when it opens it, collects or finds its own count at the quota,
-    /// and counts only what it stores itself between. So together they may pass it, each by as much as the others have
-    /// stored since it last looked: by the quota once more for each further process at the worst.
+    /// Each process that shares a store counts what it stores itself. It looks at the disk when it opens the store,
+    /// collects, finds its own count at the quota, and before it writes a blob where the last look is a second old (or
+    /// 64 times as old as looking took), or it has stored an eighth of the room that it found then. So what several
+    /// store within that time may pass the quota: each by what it was writing, or by an eighth of the room that there was.
     pub quota_bytes: Option<u64>,
 }
 

@@ -4,13 +4,14 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use portcullis_types::BlobRef;
 use rustix::{fs::Stat, io::Errno};
+use tokio::time::Instant;
 
 use super::{
     Durability, FsOptions,
@@ -32,6 +33,8 @@ pub(crate) struct Shelf {
     /// How often a lock is asked for that another process holds.
     pub(crate) lock_tries: u32,
     pub(crate) usage: Arc<Usage>,
+    /// Held by who counts what is stored.
+    counting: Mutex<()>,
     pub(crate) buffers: Arc<Buffers>,
     /// For each of the 256 folders, whether its own name is known to be on the disk.
     synced: Vec<AtomicBool>,
@@ -48,6 +51,7 @@ impl Shelf {
             committer: Committer::default(),
             lock_tries: LOCK_TRIES,
             usage: Usage::new(options.limits),
+            counting: Mutex::default(),
             buffers: Arc::default(),
             synced: (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect(),
             root_synced: AtomicBool::new(false),
@@ -236,11 +240,30 @@ impl Shelf {
         Ok(aside)
     }
 
-    /// Counts what is stored, where there is a quota to hold it against.
+    /// Counts what is stored, where there is a quota for it.
     pub(crate) fn count(&self) -> Result<(), BlobError> {
+        let asked = Instant::now();
+        let _turn = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of many who ask at once, one counts for those that wait.
+        if self.usage.is_counted(asked) {
+            return Ok(());
+        }
+        self.count_in_turn()
+    }
+
+    /// The same, where it is due and nobody is at it.
+    pub(super) fn count_if_due(&self) -> Result<(), BlobError> {
+        match self.counting.try_lock() {
+            Ok(_turn) if self.usage.is_due() => self.count_in_turn(),
+            _ => Ok(()),
+        }
+    }
+
+    fn count_in_turn(&self) -> Result<(), BlobError> {
         if self.usage.limits().quota_bytes.is_none() {
             return Ok(());
         }
+        let counting = self.usage.begin_counting();
         let mut total = 0_u64;
         if let Some(all) = self.own_folder(&self.root, layout::BLOBS)? {
             for folder in all.names().map_err(self.failed("list a folder"))? {
@@ -252,7 +275,7 @@ impl Shelf {
                 }
             }
         }
-        self.usage.set_stored(total);
+        self.usage.end_counting(&counting, total);
         Ok(())
     }
 

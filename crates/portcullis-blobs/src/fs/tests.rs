@@ -7,6 +7,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::PathBuf,
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -322,6 +323,52 @@ fn the_quota_counts_what_is_there_already_and_notices_what_has_gone() {
     assert_eq!(fixture.temp_files(), 0);
     fs::remove_file(fixture.file(b"0123456789")).unwrap();
     fixture.put(&store, b"abcdefghij").unwrap();
+}
+
+/// Each looks at the disk now and then, so that none takes all of the room once more.
+#[test]
+fn several_that_share_a_store_share_its_quota() {
+    const BLOB: u64 = 1_000;
+    let quota_bytes = 100 * BLOB;
+    let options = FsOptions {
+        limits: Limits {
+            quota_bytes: Some(quota_bytes),
+            ..Limits::default()
+        },
+        durability: Durability::None,
+    };
+    let all_write = |number: u64| number as usize % 3;
+    let two_are_idle_at_first = |number: u64| (number as usize / 100).min(2);
+    let cases = [
+        (all_write as fn(u64) -> usize, Duration::ZERO, 2),
+        (two_are_idle_at_first, Duration::from_secs(1), 0),
+    ];
+    for (whose, pause, others) in cases {
+        let fixture = Fixture::new();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        // By the clock that stands.
+        let inside = runtime.enter();
+        let stores = [(); 3].map(|()| FsStore::open(&fixture.folder(), options).unwrap());
+        drop(inside);
+        let mut stored = 0;
+        for number in 0..300_u64 {
+            let content = Bytes::from(number.to_le_bytes().repeat(BLOB as usize / 8));
+            match runtime.block_on(stores[whose(number)].put(content)) {
+                Ok(_) => stored += BLOB,
+                Err(BlobError::Quota { .. }) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+            if number % 100 == 99 {
+                runtime.block_on(tokio::time::advance(pause));
+            }
+        }
+        assert!(stored >= quota_bytes, "all of it can be used: {stored}");
+        assert!(stored <= quota_bytes + others * BLOB, "{stored}");
+    }
 }
 
 #[test]
