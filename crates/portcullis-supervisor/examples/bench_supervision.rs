@@ -151,7 +151,7 @@ async fn plain() -> Result<RunningService<RoleClient, ()>, Failure> {
 
 // --- calls
 
-/// Whom a turn goes through. Each is a type of its own, so that no call is as large as the other's.
+/// Whom a turn goes through. Each is a type of its own, so that neither's calls have the size of the larger one's.
 trait Client {
     async fn call(&self) -> Result<(), Failure>;
 }

@@ -187,8 +187,8 @@ impl Connection {
         )
     }
 
-    /// As [`queue`](Self::queue), where the SDK's queue has room, which is nearly always: then nothing is boxed. Where it
-    /// has none, nothing was queued; and whatever the SDK does, of two requests with one ticket only one is ever written.
+    /// As [`queue`](Self::queue), where the SDK's queue has room and the task may go on, which is nearly always: then
+    /// nothing is boxed. Else nothing was queued; and whatever the SDK does, of two requests with one ticket only one is ever written.
     fn queue_at_once(
         &self,
         attempt: &Attempt<'_>,
@@ -242,7 +242,7 @@ impl Connection {
     }
 }
 
-/// One request of a call.
+/// What the next request of a call is made of.
 struct Attempt<'a> {
     tool: &'a str,
     arguments: Arc<str>,

@@ -45,7 +45,7 @@ pub(crate) enum WireFault {
 }
 
 impl Ticket {
-    /// Of a call for whose answer nothing below waits longer.
+    /// Of a call that is over by then: nothing below begins to wait for its answer for longer.
     pub(crate) fn until(until: Instant) -> Self {
         Self {
             until: Some(until),
@@ -53,7 +53,7 @@ impl Ticket {
         }
     }
 
-    /// How long what is below may still wait for the answer, where that was said.
+    /// How long that is from now, where it was said.
     pub(crate) fn left(&self) -> Option<Duration> {
         Some(self.until?.saturating_duration_since(Instant::now()))
     }

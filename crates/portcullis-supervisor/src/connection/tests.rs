@@ -42,6 +42,21 @@ impl ElicitationResponder for Person {
     }
 }
 
+/// A person who answers at once, and tells that it was asked.
+#[derive(Debug)]
+struct Counted(mpsc::UnboundedSender<()>);
+
+impl ElicitationResponder for Counted {
+    fn respond(
+        &self,
+        _: ServerId,
+        _: ElicitationRequest,
+    ) -> futures::future::BoxFuture<'_, ElicitationReply> {
+        self.0.send(()).unwrap();
+        Box::pin(std::future::ready(ElicitationReply::Accept(None)))
+    }
+}
+
 /// A person who never answers: tells that it is asked, and then that it is not any more.
 #[derive(Debug)]
 struct Absent(mpsc::UnboundedSender<bool>);
@@ -385,6 +400,28 @@ async fn a_call_stays_inside_through_all_its_rounds() {
     rig.connection.gate.emptied().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_never_has_enough_is_called_and_a_person_asked_so_often_and_no_more() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let mut rig = Rig::with(64 * 1024, Some(Arc::new(Counted(tell)))).await;
+    let call = rig.call("{}");
+    for _ in 0..=MAX_ROUNDS {
+        let asked = rig.hear().await;
+        rig.require_input(&asked["id"]).await;
+    }
+    let (result, _) = call.await.unwrap();
+    assert!(
+        matches!(&result, Err(CallFault::BadReply { reason }) if reason.contains("8 rounds")),
+        "{result:?}"
+    );
+    rig.assert_silence().await;
+    let mut questions = 0;
+    while told.try_recv().is_ok() {
+        questions += 1;
+    }
+    assert_eq!(questions, MAX_ROUNDS);
+}
+
 /// However often a tool asks, the cap is one for all rounds, and for the people between them.
 #[tokio::test(start_paused = true)]
 async fn the_cap_holds_over_all_rounds() {
@@ -548,7 +585,7 @@ async fn what_is_below_waits_longer_than_the_call_itself() {
     assert!(waits > Some(IDLE), "{waits:?}");
 }
 
-/// Calls that begin before the SDK takes any of them: more than it queues.
+/// More calls than the SDK queues.
 fn many(rig: &Rig, cancel: &CancellationToken) -> Vec<BoxFuture<'static, Result<RawReply, CallFault>>> {
     (0..2_500)
         .map(|number| {
@@ -563,11 +600,22 @@ fn many(rig: &Rig, cancel: &CancellationToken) -> Vec<BoxFuture<'static, Result<
         .collect()
 }
 
+/// All of them begin before anything else runs, so the SDK takes none of them meanwhile.
+async fn all_begin(calls: &mut [BoxFuture<'static, Result<RawReply, CallFault>>]) {
+    let at_once = async {
+        for call in calls {
+            assert!(futures::poll!(call).is_pending());
+        }
+    };
+    tokio::task::unconstrained(at_once).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn more_calls_than_the_sdk_queues_each_reach_the_server_once() {
     let mut rig = Rig::new(1024 * 1024).await;
-    let calls = many(&rig, &CancellationToken::new());
+    let mut calls = many(&rig, &CancellationToken::new());
     let count = calls.len();
+    all_begin(&mut calls).await;
     let all = tokio::spawn(futures::future::join_all(calls));
     let mut heard = Vec::new();
     for _ in 0..count {
@@ -590,15 +638,9 @@ async fn a_call_that_waits_for_the_sdk_ends_when_it_is_cancelled_and_is_never_se
     let mut rig = Rig::new(1024 * 1024).await;
     let cancel = CancellationToken::new();
     let mut calls = many(&rig, &cancel);
-    // Nothing else runs meanwhile, so the SDK takes none of them.
-    let at_once = tokio::task::unconstrained(async {
-        for call in &mut calls {
-            assert!(futures::poll!(call).is_pending());
-        }
-        cancel.cancel();
-        futures::future::join_all(calls).await
-    });
-    for call in at_once.await {
+    all_begin(&mut calls).await;
+    cancel.cancel();
+    for call in tokio::task::unconstrained(futures::future::join_all(calls)).await {
         match call {
             Err(CallFault::Cancelled { sent: false }) => {}
             other => panic!("{other:?}"),
