@@ -176,21 +176,36 @@ impl Bench {
         Ok(())
     }
 
+    /// Puts what is there: through the handle that put it, and through one that has not seen it before.
     async fn existing(&self, size: usize) -> Result<()> {
-        let content = content(size, 0);
-        self.none.put(content.clone()).await?;
-        let mut times = Times::<2>::default();
-        for _ in 0..ROUNDS * 4 {
-            let whole = content.clone();
+        let known = content(size, 0);
+        self.none.put(known.clone()).await?;
+        let options = FsOptions {
+            durability: Durability::None,
+            ..FsOptions::default()
+        };
+        let other = FsStore::open(&self.folder.join("none"), options)?;
+        let mut times = Times::<3>::default();
+        for round in 0..=ROUNDS * 4 {
+            let whole = known.clone();
             let begun = Instant::now();
             std::hint::black_box(spawn_blocking(move || Hash::of(&whole)).await?);
-            times.add(0, begun.elapsed());
-            times.add(1, put(&self.none, &content).await?);
+            let hash = begun.elapsed();
+            let again = put(&self.none, &known).await?;
+            let unseen = content(size, 10_000 + round);
+            self.none.put(unseen.clone()).await?;
+            let elsewhere = put(&other, &unseen).await?;
+            if round > 0 {
+                times.add(0, hash);
+                times.add(1, again);
+                times.add(2, elsewhere);
+            }
         }
-        let [hash, again] = times.medians();
+        let [hash, again, elsewhere] = times.medians();
         println!("\nput what exists, {} MiB", size / MIB);
         row("blake3 alone", hash, None, "");
         row("put again", again, Some(hash), "near 1");
+        row("put by another handle", elsewhere, Some(hash), "");
         Ok(())
     }
 
