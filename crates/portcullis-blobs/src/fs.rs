@@ -34,7 +34,11 @@ mod folder;
 
 mod hash;
 
+mod helper;
+
 mod parts;
+
+mod recent;
 
 mod buffers;
 
@@ -61,7 +65,6 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use hash::Hashing;
 use reading::Reading;
 use session::Session;
 use shelf::Shelf;
@@ -72,6 +75,10 @@ use writer::Writer;
 const BATCH_BYTES: usize = 256 * 1024;
 
 /// A content-addressed store in one folder, which several processes may share.
+///
+/// From half a MiB on, a thread of the store's own helps with what is put or got whole, where it is free and there is a
+/// processor for it. There are at most four; they are started when they are first wanted, run only where their caller may
+/// run, and end when the last handle is gone.
 pub struct FsStore {
     shelf: Arc<Shelf>,
     session: Arc<Session>,
@@ -159,13 +166,7 @@ impl fmt::Debug for FsStore {
 impl BlobStore for FsStore {
     fn put(&self, content: Bytes) -> BoxFuture<'_, Result<Stored, BlobError>> {
         let session = Arc::clone(&self.session);
-        async move {
-            // Begun before the thread that writes is called, so that two are on their way at once.
-            let hashing = Hashing::begin(&content);
-            self.blocking(move |shelf| shelf.put(&session, &content, hashing))
-                .await
-        }
-        .boxed()
+        self.blocking(move |shelf| shelf.put(&session, &content)).boxed()
     }
 
     fn put_stream<'a>(&'a self, content: ByteStream<'a>) -> BoxFuture<'a, Result<Stored, BlobError>> {

@@ -227,10 +227,12 @@ impl Task {
     }
 }
 
-/// Sizes on both sides of what is written at once, and one that is written while it is hashed.
+/// Sizes on both sides of what is written at once, and two that are written while they are hashed.
 fn content(number: u64) -> Bytes {
-    if number == 0 {
-        return vec![7; 9 << 20].into();
+    match number {
+        0 => return vec![7; 9 << 20].into(),
+        1 => return vec![7; 600 << 10].into(),
+        _ => {}
     }
     let size = 100 + number * 300;
     let bytes: Vec<u8> = (0..size).map(|at| (at * 31 + number) as u8).collect();

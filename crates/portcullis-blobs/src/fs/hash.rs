@@ -9,10 +9,10 @@ use blake3::{
 use bytes::Bytes;
 use portcullis_types::Hash;
 
-use super::parts::Parts;
+use super::{helper::Helpers, parts::Parts};
 
-/// From which size on calling a second thread is worth it: until one comes, a MiB is nearly hashed.
-pub(super) const HELPED_BYTES: usize = 2 << 20;
+/// How long a part is: what fits into a core's cache, and is short enough that no thread waits long for another.
+pub(super) const PART_BYTES: usize = 128 << 10;
 
 /// What stands for a part in the hash of the whole: its number, counted from 0, and its value.
 pub(super) type Value = (usize, ChainingValue);
@@ -22,32 +22,22 @@ pub(super) type Value = (usize, ChainingValue);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cut {
     size_bytes: u64,
-    pub(super) part_bytes: usize,
 }
 
 /// The hash of content that lies in memory, while it is being found.
 pub(super) struct Hashing {
     content: Bytes,
-    /// Where there is enough for two.
-    parts: Option<Parts<(usize, Bytes), Value>>,
+    parts: Parts<(usize, Bytes), Value>,
 }
 
 impl Cut {
     pub(super) fn of(size_bytes: u64) -> Self {
-        Self {
-            size_bytes,
-            // Short enough that neither thread waits long for the other.
-            part_bytes: if size_bytes < HELPED_BYTES as u64 {
-                64 << 10
-            } else {
-                512 << 10
-            },
-        }
+        Self { size_bytes }
     }
 
     /// Where the part of that number begins.
     pub(super) fn start(self, number: usize) -> u64 {
-        number as u64 * self.part_bytes as u64
+        number as u64 * PART_BYTES as u64
     }
 
     /// A hasher for the part of that number.
@@ -58,8 +48,8 @@ impl Cut {
     }
 
     fn parts(self, content: &Bytes) -> Vec<(usize, Bytes)> {
-        let starts = (0..content.len()).step_by(self.part_bytes);
-        let parts = starts.map(|at| content.slice(at..content.len().min(at + self.part_bytes)));
+        let starts = (0..content.len()).step_by(PART_BYTES);
+        let parts = starts.map(|at| content.slice(at..content.len().min(at + PART_BYTES)));
         parts.enumerate().collect()
     }
 
@@ -71,7 +61,7 @@ impl Cut {
 
     /// The hash of the whole, from all of its parts; `None` where that is one, or some are missing.
     pub(super) fn root(self, values: &mut [Value]) -> Option<Hash> {
-        let count = self.size_bytes.div_ceil(self.part_bytes as u64);
+        let count = self.size_bytes.div_ceil(PART_BYTES as u64);
         if values.len() as u64 != count || values.len() < 2 {
             return None;
         }
@@ -84,9 +74,9 @@ impl Cut {
     /// What stands for each half of `values`, cut where the tree of the hash is.
     fn halve(self, values: &[Value]) -> Option<(ChainingValue, ChainingValue)> {
         let left_bytes = left_subtree_len(self.size_bytes);
-        let left = usize::try_from(left_bytes / self.part_bytes as u64).ok()?;
+        let left = usize::try_from(left_bytes / PART_BYTES as u64).ok()?;
         let (left, right) = values.split_at_checked(left)?;
-        let of = |size_bytes| Self { size_bytes, ..self };
+        let of = |size_bytes| Self { size_bytes };
         Some((
             of(left_bytes).inner(left)?,
             of(self.size_bytes - left_bytes).inner(right)?,
@@ -103,29 +93,41 @@ impl Cut {
 }
 
 impl Hashing {
-    /// Lets another thread begin, where `content` is worth it.
-    pub(super) fn begin(content: &Bytes) -> Self {
-        let parts = (content.len() >= HELPED_BYTES).then(|| {
-            let cut = Cut::of(content.len() as u64);
-            Parts::begin(cut.parts(content), move |part| cut.value(part))
-        });
+    /// Lets a helper begin, where one is free.
+    pub(super) fn begin(content: &Bytes, helpers: &Helpers) -> Self {
+        let cut = Cut::of(content.len() as u64);
         Self {
             content: content.clone(),
-            parts,
+            parts: Parts::begin(helpers, cut.parts(content), move |part| cut.value(part)),
         }
     }
 
-    /// Whether it is there, but for at most one part.
-    pub(super) fn is_near(&self) -> bool {
-        self.parts.as_ref().is_none_or(Parts::all_begun)
+    /// Whether a helper is at it or on its way.
+    pub(super) fn is_asked(&self) -> bool {
+        self.parts.is_asked()
+    }
+
+    /// Whether a helper is at it.
+    pub(super) fn is_helped(&self) -> bool {
+        self.parts.is_helped()
+    }
+
+    /// Hashes the next part here.
+    pub(super) fn step(&self) {
+        self.parts.step();
+    }
+
+    /// Whether it is there.
+    pub(super) fn is_done(&mut self) -> bool {
+        self.parts.is_done()
     }
 
     /// Does what is left, and gives the hash.
     pub(super) fn finish(self) -> Hash {
-        let values = self.parts.and_then(Parts::finish);
+        let values = self.parts.finish();
         values
             .and_then(|mut values| Cut::of(self.content.len() as u64).root(&mut values))
-            // It is not worth two, or the other thread came to grief.
+            // It is one part, or the helper came to grief.
             .unwrap_or_else(|| Hash::of(&self.content))
     }
 }
@@ -141,20 +143,14 @@ mod tests {
 
     #[test]
     fn it_is_the_same_hash_in_any_number_of_parts() {
-        let part = Cut::of(0).part_bytes;
-        let large = Cut::of(u64::MAX).part_bytes;
-        let content = content(9 * large + 1);
+        let content = content(9 * PART_BYTES + 1);
+        let helpers = Helpers::default();
         for size in [
-            part + 1,
-            2 * part,
-            5 * part,
-            7 * part + 12_345,
-            HELPED_BYTES - 1,
-            HELPED_BYTES,
-            HELPED_BYTES + 1,
-            5 * large,
-            7 * large + 1,
-            8 * large,
+            PART_BYTES + 1,
+            2 * PART_BYTES,
+            5 * PART_BYTES,
+            7 * PART_BYTES + 12_345,
+            8 * PART_BYTES,
             content.len(),
         ] {
             let content = content.slice(..size);
@@ -167,15 +163,16 @@ mod tests {
             values.reverse();
             assert_eq!(cut.root(&mut values), Some(Hash::of(&content)), "{size}");
         }
-        for size in [0, 1_000, HELPED_BYTES - 1, HELPED_BYTES, content.len()] {
+        for size in [0, 1_000, PART_BYTES, PART_BYTES + 1, content.len()] {
             let content = content.slice(..size);
-            assert_eq!(Hashing::begin(&content).finish(), Hash::of(&content), "{size}");
+            let hashing = Hashing::begin(&content, &helpers);
+            assert_eq!(hashing.finish(), Hash::of(&content), "{size}");
         }
     }
 
     #[test]
     fn a_part_that_is_missing_gives_no_hash() {
-        let cut = Cut::of(3 * (64 << 10));
+        let cut = Cut::of(3 * PART_BYTES as u64);
         let value = (0, [0; 32]);
         assert_eq!(Cut::of(0).root(&mut []), None);
         assert_eq!(Cut::of(10).root(&mut [value]), None);

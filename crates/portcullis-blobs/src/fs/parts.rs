@@ -1,58 +1,110 @@
 //! Work in parts, with which a second thread helps if one comes in time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::{
+    iter,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+};
 
-use tokio::runtime::Handle;
+use super::helper::{Helpers, soon};
 
 /// Parts that are being worked on by whoever is free. Nobody waits for a helper that has begun nothing: a machine
 /// that is busy elsewhere costs no more than working alone.
 pub(super) struct Parts<P, R> {
     own: Arc<Shared<P, R>>,
     done: mpsc::Receiver<R>,
+    results: Vec<R>,
     count: usize,
+    is_asked: bool,
 }
 
 struct Shared<P, R> {
     /// In reverse order, so that the first goes first.
     todo: Mutex<Vec<P>>,
     work: Box<dyn Fn(P) -> R + Send + Sync>,
+    /// Whether a helper has come.
+    is_helped: AtomicBool,
     tell: mpsc::Sender<R>,
 }
 
 impl<P: Send + 'static, R: Send + 'static> Parts<P, R> {
-    /// Lets a thread of the runtime begin, where this one belongs to a runtime.
-    pub(super) fn begin(mut parts: Vec<P>, work: impl Fn(P) -> R + Send + Sync + 'static) -> Self {
+    /// Lets a helper begin, where one is free.
+    pub(super) fn begin(
+        helpers: &Helpers,
+        mut parts: Vec<P>,
+        work: impl Fn(P) -> R + Send + Sync + 'static,
+    ) -> Self {
         let count = parts.len();
         parts.reverse();
         let (tell, done) = mpsc::channel();
         let own = Arc::new(Shared {
             todo: Mutex::new(parts),
             work: Box::new(work),
+            is_helped: AtomicBool::new(false),
             tell,
         });
-        if let Ok(runtime) = Handle::try_current() {
-            // A helper that waits for a thread must not hold what the work needs, an open file perhaps, when all is
-            // done or given up.
-            let helper = Arc::downgrade(&own);
-            drop(
-                runtime.spawn_blocking(move || while helper.upgrade().is_some_and(|shared| shared.step()) {}),
-            );
-        }
-        Self { own, done, count }
+        let mut parts = Self {
+            own,
+            done,
+            results: Vec::with_capacity(count),
+            count,
+            is_asked: false,
+        };
+        let step = parts.helper();
+        parts.is_asked = helpers.ask(move || while step() {});
+        parts
     }
 
-    /// Whether every part is done or being done.
-    pub(super) fn all_begun(&self) -> bool {
-        self.own.todo().is_empty()
+    /// Whether a helper is here or on its way.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
+    /// Whether a helper is here.
+    pub(super) fn is_helped(&self) -> bool {
+        self.own.is_helped.load(Ordering::Relaxed)
+    }
+
+    /// Does the next part here.
+    pub(super) fn step(&self) {
+        self.own.step();
+    }
+
+    /// Does the next part; `false` where there is none. A helper that comes late must not hold what the work needs, an
+    /// open file perhaps, when all is done or given up.
+    fn helper(&self) -> impl Fn() -> bool + Send + 'static + use<P, R> {
+        let shared = Arc::downgrade(&self.own);
+        move || {
+            shared.upgrade().is_some_and(|shared| {
+                shared.is_helped.store(true, Ordering::Relaxed);
+                shared.step()
+            })
+        }
+    }
+
+    /// Whether every part is done.
+    pub(super) fn is_done(&mut self) -> bool {
+        self.results.extend(self.done.try_iter());
+        self.results.len() == self.count
     }
 
     /// Does what nobody has begun and waits for what somebody has. In no order; `None` where a helper came to grief.
     pub(super) fn finish(self) -> Option<Vec<R>> {
-        let Self { own, done, count } = self;
+        let Self {
+            own,
+            done,
+            mut results,
+            count,
+            ..
+        } = self;
         while own.step() {}
         // A helper that ends early is noticed by nobody being left who could tell.
         drop(own);
-        let results: Vec<R> = done.iter().take(count).collect();
+        let next = || soon(|| done.try_recv().ok()).or_else(|| done.recv().ok());
+        results.extend(iter::from_fn(next).take(count - results.len()));
         (results.len() == count).then_some(results)
     }
 }
@@ -75,6 +127,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::fs::helper::tests::ready;
 
     fn sorted(parts: Parts<u32, u32>) -> Option<Vec<u32>> {
         let mut results = parts.finish()?;
@@ -83,57 +136,49 @@ mod tests {
     }
 
     #[test]
-    fn without_a_helper_or_with_one_that_never_comes_all_is_done() {
-        assert_eq!(
-            sorted(Parts::begin(vec![1, 2, 3], |part| part * 10)),
-            Some(vec![10, 20, 30])
-        );
-
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(1)
-            .build()
-            .unwrap();
-        // The one thread there is does the work itself, so its helper waits for ever.
-        let alone = runtime.spawn_blocking(|| sorted(Parts::begin(vec![1, 2, 3], |part| part * 10)));
-        assert_eq!(runtime.block_on(alone).unwrap(), Some(vec![10, 20, 30]));
+    fn with_a_helper_and_without_all_is_done_once() {
+        for helpers in [Some(Helpers::at_most(0)), ready(1), ready(3)]
+            .into_iter()
+            .flatten()
+        {
+            for count in [0, 1, 2, 3, 1_000] {
+                let parts = Parts::begin(&helpers, (0..count).collect(), |part| part * 10);
+                let expected: Vec<_> = (0..count).map(|part| part * 10).collect();
+                assert_eq!(sorted(parts), Some(expected));
+            }
+        }
     }
 
     /// What the work holds may be a file, and each read that ended would leave one open.
     #[test]
-    fn a_helper_that_never_came_holds_nothing_afterwards() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(1)
-            .build()
-            .unwrap();
-        // The one thread there is does the work itself, so its helpers wait.
-        let alone = runtime.spawn_blocking(|| {
-            let file = Arc::new(());
-            for is_finished in [true, false] {
-                let held = Arc::clone(&file);
-                let parts = Parts::begin(vec![1, 2, 3], move |part| {
-                    let _ = &held;
-                    part
-                });
-                if is_finished {
-                    assert_eq!(sorted(parts), Some(vec![1, 2, 3]));
-                } else {
-                    drop(parts);
-                }
+    fn a_helper_that_comes_late_holds_nothing_and_is_not_waited_for() {
+        let helpers = Helpers::at_most(0);
+        let file = Arc::new(());
+        for is_finished in [true, false] {
+            let held = Arc::clone(&file);
+            let parts = Parts::begin(&helpers, vec![1, 2, 3], move |part| {
+                let _ = &held;
+                part
+            });
+            let late = parts.helper();
+            if is_finished {
+                assert_eq!(sorted(parts), Some(vec![1, 2, 3]));
+            } else {
+                drop(parts);
             }
-            Arc::strong_count(&file)
-        });
-        assert_eq!(runtime.block_on(alone).unwrap(), 1);
+            assert_eq!(Arc::strong_count(&file), 1);
+            assert!(!late());
+        }
     }
 
     #[test]
     fn what_a_helper_has_begun_is_waited_for() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let Some(helpers) = ready(1) else { return };
         let (begun, has_begun) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let released = Mutex::new(released);
         let here = thread::current().id();
-        let _inside = runtime.enter();
-        let parts = Parts::begin(vec![1, 2, 3], move |part: u32| {
+        let parts = Parts::begin(&helpers, vec![1, 2, 3], move |part: u32| {
             if thread::current().id() != here {
                 begun.send(()).unwrap();
                 released.lock().unwrap().recv().unwrap();
@@ -148,11 +193,10 @@ mod tests {
 
     #[test]
     fn a_helper_that_comes_to_grief_is_an_error_and_no_wait() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let Some(helpers) = ready(1) else { return };
         let (begun, has_begun) = mpsc::channel();
         let here = thread::current().id();
-        let _inside = runtime.enter();
-        let parts = Parts::begin(vec![1, 2, 3], move |part: u32| {
+        let parts = Parts::begin(&helpers, vec![1, 2, 3], move |part: u32| {
             if thread::current().id() != here {
                 begun.send(()).unwrap();
                 panic!("as this test wants");

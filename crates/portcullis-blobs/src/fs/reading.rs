@@ -15,15 +15,16 @@ use rustix::{buffer::spare_capacity, fs::Stat, io::Errno};
 use super::{
     buffers::Buffers,
     folder::{is_file, size_bytes},
-    hash::{Cut, Value},
+    hash::{Cut, PART_BYTES, Value},
+    helper::Helpers,
     parts::Parts,
     shelf::Shelf,
 };
 use crate::BlobError;
 
-/// How much is read and hashed at once: what fits into a core's cache, and keeps a stream's memory small.
+/// How much of a stream is read and hashed at once: what fits into a core's cache, and keeps its memory small.
 const PIECE_BYTES: usize = 128 << 10;
-/// From which size on a second thread is called to help: until it comes, half of that is read.
+/// From which size on a helper is asked: until it comes, a quarter of that is read.
 const HELPED_BYTES: u64 = 512 << 10;
 
 const WRONG_HASH: &str = "its content does not hash to its name";
@@ -54,7 +55,7 @@ impl Shelf {
         } else {
             // The room is known to be there.
             drop(room);
-            read_helped(file, size, &self.buffers)
+            read_helped(file, size, &self.buffers, &self.helpers)
         };
         let (content, hash) = read.map_err(self.io_failed("read a blob"))?;
         if hash == blob.0 {
@@ -173,12 +174,17 @@ fn read_whole(file: &File, mut content: Vec<u8>, size: u64) -> io::Result<(Bytes
 }
 
 /// Reads `size` bytes of `file`, more than a part, and hashes them: two threads, each what it has read itself.
-fn read_helped(file: File, size: u64, buffers: &Arc<Buffers>) -> io::Result<(Bytes, Hash)> {
+fn read_helped(
+    file: File,
+    size: u64,
+    buffers: &Arc<Buffers>,
+    helpers: &Helpers,
+) -> io::Result<(Bytes, Hash)> {
     let cut = Cut::of(size);
     let (mut rest, spare) = buffers.take(usize::try_from(size).unwrap_or(0));
     let mut parts = Vec::new();
     let mut end = size;
-    for number in (0..usize::try_from(size.div_ceil(cut.part_bytes as u64)).unwrap_or(0)).rev() {
+    for number in (0..usize::try_from(size.div_ceil(PART_BYTES as u64)).unwrap_or(0)).rev() {
         let start = cut.start(number);
         let part = rest.split_off(usize::try_from(start).unwrap_or(0));
         parts.push((number, usize::try_from(end - start).unwrap_or(0), part));
@@ -186,6 +192,7 @@ fn read_helped(file: File, size: u64, buffers: &Arc<Buffers>) -> io::Result<(Byt
     }
     parts.reverse();
     let reading = Parts::begin(
+        helpers,
         parts,
         move |(number, length, mut part): (usize, usize, BytesMut)| {
             let value = read_part(&file, cut, number, length, &mut part)?;
@@ -213,31 +220,22 @@ fn read_part(
     length: usize,
     part: &mut BytesMut,
 ) -> io::Result<blake3::hazmat::ChainingValue> {
-    let mut hasher = cut.hasher(number);
-    let mut at = 0;
-    while at < length {
-        let end = length.min(at + PIECE_BYTES);
-        if part.len() < end {
-            // Made zeros piece by piece, so that they are read over while they are in the core's cache.
-            part.resize(end, 0);
-        }
-        let piece = part.get_mut(at..end).unwrap_or_default();
-        let mut filled = 0;
-        while let Some(rest) = piece.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match file.read_at(rest, cut.start(number) + (at + filled) as u64) {
-                // What stood there before is not what was read.
-                Ok(0) => {
-                    rest.fill(0);
-                    break;
-                }
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+    part.resize(length, 0);
+    let mut filled = 0;
+    while let Some(rest) = part.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, cut.start(number) + filled as u64) {
+            // What stood there before is not what was read.
+            Ok(0) => {
+                rest.fill(0);
+                break;
             }
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
-        hasher.update(piece);
-        at = end;
     }
+    let mut hasher = cut.hasher(number);
+    hasher.update(part);
     Ok(blake3::hazmat::HasherExt::finalize_non_root(&hasher))
 }
 

@@ -18,7 +18,9 @@ use super::{
     buffers::Buffers,
     commit::Committer,
     folder::{Folder, LOCK_TRIES, Lock, is_file, is_private, size_bytes},
+    helper::Helpers,
     layout,
+    recent::Recent,
     temp::{self, random_name},
 };
 use crate::{BlobError, usage::Usage};
@@ -36,6 +38,8 @@ pub(crate) struct Shelf {
     /// Held by who counts what is stored.
     counting: Mutex<()>,
     pub(crate) buffers: Arc<Buffers>,
+    pub(crate) helpers: Helpers,
+    pub(crate) recent: Recent,
     /// For each of the 256 folders, whether its own name is known to be on the disk.
     synced: Vec<AtomicBool>,
     /// Whether the name of the folder that holds those is.
@@ -53,6 +57,8 @@ impl Shelf {
             usage: Usage::new(options.limits),
             counting: Mutex::default(),
             buffers: Arc::default(),
+            helpers: Helpers::default(),
+            recent: Recent::default(),
             synced: (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect(),
             root_synced: AtomicBool::new(false),
         };

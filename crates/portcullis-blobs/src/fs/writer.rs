@@ -10,6 +10,7 @@ use super::{
     folder::{Folder, Lock},
     hash::Hashing,
     layout,
+    recent::Mark,
     session::Session,
     shelf::{Shelf, fan_out},
     temp::TempFile,
@@ -18,11 +19,10 @@ use crate::{BlobError, BlobWriter, Stored, usage::Reservation};
 
 /// How often a name that something else keeps taking is tried before we give up.
 const ATTEMPTS: usize = 8;
-/// From which size on content is written while it is hashed. Below, hashing takes a millisecond, and what is there
-/// already is not written in vain.
-const WRITTEN_MEANWHILE_BYTES: usize = 8 << 20;
+/// From which size on a helper is asked.
+const HELPED_BYTES: usize = 512 << 10;
 /// How much is written between two looks at whether the hash is there.
-const MEANWHILE_PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 128 << 10;
 /// From which size on the file system is told the size beforehand, so that it need not find room piece by piece.
 const PREALLOCATED_BYTES: u64 = 256 << 10;
 
@@ -42,22 +42,24 @@ impl Shelf {
         self: &Arc<Self>,
         session: &Arc<Session>,
         content: &Bytes,
-        hashing: Hashing,
     ) -> Result<Stored, BlobError> {
         let size_bytes = content.len() as u64;
         let limit_bytes = self.usage.limits().max_blob_bytes;
         if size_bytes > limit_bytes {
             return Err(BlobError::TooLarge { limit_bytes });
         }
-        let begun = (content.len() >= WRITTEN_MEANWHILE_BYTES)
-            .then(|| self.write_meanwhile(session, content, &hashing));
-        let blob = BlobRef(hashing.finish());
+        let (hash, begun) = if content.len() < HELPED_BYTES {
+            (Hash::of(content), None)
+        } else {
+            self.hash_helped(session, content)
+        };
+        let blob = BlobRef(hash);
         // What is there already needs no room, so what went wrong with writing it once more is of no interest.
         if let Some(stored) = self.existing(session, blob, size_bytes)? {
             return Ok(stored);
         }
         let (mut writer, rest) = match begun {
-            Some(begun) => begun?,
+            Some(begun) => begun,
             None => {
                 let mut writer = Writer::create(self, session)?;
                 writer.make_room(size_bytes)?;
@@ -68,21 +70,39 @@ impl Shelf {
         writer.publish_as(blob)
     }
 
-    /// Begins to write `content`, for as long as its hash is not there, and gives what is left of it then.
+    /// The hash of `content`, and what of it was written meanwhile with what is left to write.
+    fn hash_helped<'a>(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        content: &'a Bytes,
+    ) -> (Hash, Option<(Writer, &'a [u8])>) {
+        let mut hashing = Hashing::begin(content, &self.helpers);
+        // What was put before is not written in vain, and what nobody else hashes is hashed first.
+        let is_worth_it = !self.recent.note(Mark::of(content)) && hashing.is_asked();
+        // What goes wrong may not matter. Where it does, all begins anew and it is seen.
+        let begun = is_worth_it.then(|| self.write_meanwhile(session, content, &mut hashing).ok());
+        (hashing.finish(), begun.flatten())
+    }
+
+    /// Writes `content` while a helper hashes it, until its hash is there, and gives what is left of it then.
     fn write_meanwhile<'a>(
         self: &Arc<Self>,
         session: &Arc<Session>,
         content: &'a [u8],
-        hashing: &Hashing,
+        hashing: &mut Hashing,
     ) -> Result<(Writer, &'a [u8]), BlobError> {
         let mut writer = Writer::create(self, session)?;
-        writer.make_room(content.len() as u64)?;
+        writer.make_known_room(content.len() as u64)?;
         let mut rest = content;
-        while !hashing.is_near()
-            && let Some((piece, later)) = rest.split_at_checked(MEANWHILE_PIECE_BYTES)
-        {
-            writer.append(piece)?;
-            rest = later;
+        while !rest.is_empty() && !hashing.is_done() {
+            // By when the first piece is written, a helper is there or the machine is busy.
+            if hashing.is_helped() || rest.len() == content.len() {
+                let (piece, later) = rest.split_at(rest.len().min(PIECE_BYTES));
+                writer.append(piece)?;
+                rest = later;
+            } else {
+                hashing.step();
+            }
         }
         Ok((writer, rest))
     }
@@ -157,6 +177,16 @@ impl Writer {
     /// file system gives it room only as it is written: nothing of a file is there before its content.
     pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), BlobError> {
         self.reserve(bytes)?;
+        self.allocate(bytes)
+    }
+
+    /// The same, but where there seems to be no room it is not looked at the disk whether there is.
+    fn make_known_room(&mut self, bytes: u64) -> Result<(), BlobError> {
+        self.room.grow(bytes)?;
+        self.allocate(bytes)
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<(), BlobError> {
         if bytes >= PREALLOCATED_BYTES && self.shelf.is_durable() {
             self.temp
                 .allocate(bytes)

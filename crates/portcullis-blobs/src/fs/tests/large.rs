@@ -3,7 +3,7 @@
 use super::*;
 use crate::Limits;
 
-/// Written after they are hashed, and while they are; no whole number of parts.
+/// No whole number of parts.
 const SIZES: [usize; 2] = [(1 << 20) + 12_345, (8 << 20) + 12_345];
 
 fn content(seed: u32, size: usize) -> Bytes {
@@ -51,14 +51,16 @@ fn what_is_begun_of_content_that_is_there_takes_no_room_for_long() {
             },
             ..FsOptions::default()
         };
-        let store = FsStore::open(&fixture.folder(), options).unwrap();
-        let put = |seed| fixture.runtime.block_on(store.put(content(seed, size))).unwrap();
-        assert!(!put(31).existed);
+        let put = |store: &FsStore, seed| fixture.runtime.block_on(store.put(content(seed, size))).unwrap();
+        let store = open_with_helper(&fixture, options);
+        assert!(!put(&store, 31).existed);
         for _ in 0..3 {
-            assert!(put(31).existed);
+            assert!(put(&store, 31).existed);
+            // One that has not seen it before.
+            assert!(put(&open_with_helper(&fixture, options), 31).existed);
             assert_eq!(fixture.temp_files(), 0);
         }
-        assert!(!put(37).existed);
+        assert!(!put(&open_with_helper(&fixture, options), 37).existed);
     }
 }
 
@@ -123,7 +125,7 @@ fn damage_anywhere_is_found() {
             assert!(matches!(error, BlobError::Corrupt { .. }), "{error:?}");
             assert_eq!(fixture.root_names("quarantine-").len(), 1);
         };
-        let part = hash::Cut::of(size as u64).part_bytes;
+        let part = hash::PART_BYTES;
         for at in (10..size).step_by(part) {
             check(&|content| content[at] ^= 1);
         }
@@ -159,5 +161,169 @@ fn what_was_read_stays_while_others_are_read() {
             assert_eq!(*read, contents[*number]);
         }
         held.truncate(6);
+    }
+}
+
+/// A store that has a helper which has nothing to do, where this machine has processors for that.
+fn open_with_helper(fixture: &Fixture, options: FsOptions) -> FsStore {
+    let mut shelf = Shelf::open(&fixture.folder(), options).unwrap();
+    if let Some(helpers) = helper::tests::ready(1) {
+        shelf.helpers = helpers;
+    }
+    with_shelf(shelf)
+}
+
+fn with_shelf(shelf: Shelf) -> FsStore {
+    FsStore {
+        shelf: Arc::new(shelf),
+        session: Arc::default(),
+    }
+}
+
+/// With a helper that comes, one that never does and one that comes too late.
+#[test]
+fn whoever_helps_it_is_the_same() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let busy = helper::tests::ready(1).inspect(|helpers| {
+        assert!(helpers.ask(move || helper::tests::wait_for(&released)));
+    });
+    let all = [helper::tests::ready(1), helper::tests::ready(2), busy];
+    let all = all.into_iter().flatten().chain([helper::Helpers::at_most(0)]);
+    for helpers in all {
+        let fixture = Fixture::new();
+        let mut shelf = Shelf::open(&fixture.folder(), FsOptions::default()).unwrap();
+        shelf.helpers = helpers;
+        let store = with_shelf(shelf);
+        for (round, size) in [524_288, 524_289, 700_000, 1 << 20, SIZES[0], SIZES[1]]
+            .into_iter()
+            .cycle()
+            .take(24)
+            .enumerate()
+        {
+            let whole = content(31 + 2 * round as u32, size);
+            let stored = fixture.runtime.block_on(store.put(whole.clone())).unwrap();
+            assert_eq!(
+                (stored.blob, stored.size_bytes, stored.existed),
+                (blob(&whole), size as u64, false)
+            );
+            assert!(fs::read(fixture.file(&whole)).unwrap() == whole, "{size}");
+            assert_eq!(fixture.get(&store, &whole).unwrap(), whole);
+        }
+        assert_eq!(fixture.temp_files(), 0);
+    }
+    drop(release);
+}
+
+#[test]
+fn a_helper_that_comes_late_is_not_waited_for_and_finds_nothing() {
+    for size in SIZES {
+        let fixture = Fixture::new();
+        let whole = content(31, size);
+        for is_get in [false, true] {
+            let Some((helpers, release, helper)) = helper::tests::late() else {
+                return;
+            };
+            let mut shelf = Shelf::open(&fixture.folder(), FsOptions::default()).unwrap();
+            shelf.helpers = helpers;
+            let store = with_shelf(shelf);
+            if is_get {
+                let read = fixture.get(&store, &whole).unwrap();
+                assert!(read == whole);
+            } else {
+                let stored = fixture.runtime.block_on(store.put(whole.clone())).unwrap();
+                assert_eq!((stored.blob, stored.existed), (blob(&whole), false));
+            }
+            assert_eq!(fixture.temp_files(), 0);
+            assert!(whole.is_unique());
+            drop(release);
+            helper.join().unwrap();
+        }
+    }
+}
+
+/// Told by nothing but its hash: another handle may have put it, or another process.
+#[test]
+fn what_is_there_is_not_rewritten_whoever_put_it() {
+    use std::os::unix::fs::MetadataExt;
+
+    for size in SIZES {
+        let fixture = Fixture::new();
+        let whole = content(31, size);
+        let first = fixture.open();
+        assert!(
+            !fixture
+                .runtime
+                .block_on(first.put(whole.clone()))
+                .unwrap()
+                .existed
+        );
+        let inode = fs::metadata(fixture.file(&whole)).unwrap().ino();
+        let options = FsOptions {
+            limits: Limits {
+                // None to spare for a file that is written in vain.
+                quota_bytes: Some(size as u64),
+                ..Limits::default()
+            },
+            ..FsOptions::default()
+        };
+        for options in [FsOptions::default(), options] {
+            let other = open_with_helper(&fixture, options);
+            for _ in 0..2 {
+                let stored = fixture.runtime.block_on(other.put(whole.clone())).unwrap();
+                assert_eq!((stored.blob, stored.existed), (blob(&whole), true));
+                assert_eq!(fixture.temp_files(), 0);
+            }
+            assert_eq!(fs::metadata(fixture.file(&whole)).unwrap().ino(), inode);
+            assert_eq!(fixture.get(&other, &whole).unwrap(), whole);
+        }
+    }
+}
+
+/// That it was put before makes it likely to be there, and no more.
+#[test]
+fn what_was_put_before_and_is_gone_or_only_looks_like_it_is_written() {
+    let fixture = Fixture::new();
+    let store = open_with_helper(&fixture, FsOptions::default());
+    let whole = content(31, SIZES[0]);
+    let put = |content: &Bytes| fixture.runtime.block_on(store.put(content.clone())).unwrap();
+    for _ in 0..2 {
+        assert!(!put(&whole).existed);
+        assert!(put(&whole).existed);
+        assert_eq!(fixture.get(&store, &whole).unwrap(), whole);
+        fs::remove_file(fixture.file(&whole)).unwrap();
+    }
+    let mut other = whole.to_vec();
+    // Between the places that are looked at.
+    other[1_000] ^= 1;
+    let other = Bytes::from(other);
+    assert!(recent::Mark::of(&other) == recent::Mark::of(&whole));
+    let stored = put(&other);
+    assert_eq!((stored.blob, stored.existed), (blob(&other), false));
+    assert_eq!(fixture.get(&store, &other).unwrap(), other);
+}
+
+#[test]
+fn a_hundred_at_once_each_get_their_own() {
+    let fixture = Fixture::new();
+    let store = open_with_helper(&fixture, FsOptions::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let contents: Vec<Bytes> = (0..100)
+        .map(|number| content(31 + 2 * (number % 40), (512 << 10) + number as usize % 40))
+        .collect();
+    runtime.block_on(async {
+        let store = &store;
+        let all = contents.iter().map(|content| async move {
+            let stored = store.put(content.clone()).await.unwrap();
+            assert_eq!(stored.blob, blob(content));
+            assert_eq!(store.get(stored.blob).await.unwrap(), content);
+        });
+        futures::future::join_all(all).await;
+    });
+    assert_eq!(fixture.temp_files(), 0);
+    for content in &contents {
+        assert_eq!(fs::read(fixture.file(content)).unwrap(), content.as_ref());
     }
 }
