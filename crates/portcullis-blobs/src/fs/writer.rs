@@ -21,8 +21,8 @@ use crate::{BlobError, BlobWriter, Stored, usage::Reservation};
 const ATTEMPTS: usize = 8;
 /// From which size on a helper is asked.
 const HELPED_BYTES: usize = 512 << 10;
-/// How much is written between two looks at whether the hash is there.
-const PIECE_BYTES: usize = 128 << 10;
+/// How much is written between two looks at whether the hash is there. Smaller pieces take longer to write.
+const PIECE_BYTES: usize = 256 << 10;
 /// From which size on the file system is told the size beforehand, so that it need not find room piece by piece.
 const PREALLOCATED_BYTES: u64 = 256 << 10;
 
@@ -54,6 +54,11 @@ impl Shelf {
             self.hash_helped(session, content)
         };
         let blob = BlobRef(hash);
+        let begun = match begun {
+            // Its name tells whether it is there already. What is synced before it is named had better know sooner.
+            Some((writer, [])) if !self.is_durable() => return writer.publish_as(blob),
+            other => other,
+        };
         // What is there already needs no room, so what went wrong with writing it once more is of no interest.
         if let Some(stored) = self.existing(session, blob, size_bytes)? {
             return Ok(stored);
