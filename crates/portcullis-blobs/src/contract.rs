@@ -20,7 +20,12 @@ fn check<F: Future<Output = ()>>(limits: Limits, promise: impl Fn(Arc<dyn BlobSt
     runtime.block_on(promise(Arc::new(MemStore::new(limits))));
     for durability in [Durability::Fsync, Durability::Group, Durability::None] {
         let parent = tempfile::tempdir().unwrap();
-        let store = FsStore::open(&parent.path().join("blobs"), FsOptions { durability, limits }).unwrap();
+        let options = FsOptions {
+            durability,
+            limits,
+            ..FsOptions::default()
+        };
+        let store = FsStore::open(&parent.path().join("blobs"), options).unwrap();
         runtime.block_on(promise(Arc::new(store)));
     }
 }

@@ -77,20 +77,33 @@ const BATCH_BYTES: usize = 256 * 1024;
 /// A content-addressed store in one folder, which several processes may share.
 ///
 /// From half a MiB on, a thread of the store's own helps with what is put or got whole, where it is free and there is a
-/// processor for it. There are at most four; they are started when they are first wanted, run only where their caller may
-/// run, and end when the last handle is gone.
+/// processor for it. They are started when they are first wanted, run only where their caller may run, and end when the
+/// last handle is gone.
 pub struct FsStore {
     shelf: Arc<Shelf>,
     session: Arc<Session>,
 }
 
 /// How a [`FsStore`] behaves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FsOptions {
     /// What outlasts a power cut.
     pub durability: Durability,
     /// How much it takes.
     pub limits: Limits,
+    /// How many threads may help with large content, 4 by default. On Linux they are told where to run; a host whose filter
+    /// of system calls ends the process for `sched_setaffinity` wants none.
+    pub helpers: usize,
+}
+
+impl Default for FsOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            limits: Limits::default(),
+            helpers: 4,
+        }
+    }
 }
 
 /// What outlasts a power cut. In both modes a crash of the program leaves whole blobs or none.

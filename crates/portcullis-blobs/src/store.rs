@@ -22,7 +22,7 @@ pub type ByteStream<'a> = BoxStream<'a, io::Result<Bytes>>;
 /// least until the handle and all that it started are gone. A [`Tag`] keeps it longer. What neither keeps is
 /// collected once its retention is over, by [`gc`](BlobStore::gc).
 pub trait BlobStore: Send + Sync + fmt::Debug {
-    /// Stores `content`. Where it exists already nothing is written, and [`Stored::existed`] says so.
+    /// Stores `content`. Where it exists already it is not stored again, and [`Stored::existed`] says so.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ pub struct Stored {
     pub blob: BlobRef,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Whether it was there before, so that nothing was written.
+    /// Whether it was there before, so that nothing was stored.
     pub existed: bool,
 }
 

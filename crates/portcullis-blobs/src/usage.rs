@@ -106,6 +106,14 @@ impl Usage {
         count.unseen == 0 || count.due.is_some_and(|due| due <= Instant::now())
     }
 
+    /// Whether there is room for `bytes` now. None is taken.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        let count = self.count();
+        let used = count.stored.saturating_add(count.reserved);
+        let quota = self.limits.quota_bytes.unwrap_or(u64::MAX);
+        used.saturating_add(bytes) <= quota
+    }
+
     pub(crate) fn reservation(self: &Arc<Self>) -> Reservation {
         Reservation {
             usage: Arc::clone(self),

@@ -149,6 +149,8 @@ fn writer() {
         .build()
         .unwrap();
     runtime.block_on(async {
+        // By its second large blob it has a helper.
+        store.put(vec![1; 1 << 20].into()).await.unwrap();
         // The test ends it; this is for when there is nobody to do so.
         let lives = (0..3).map(|_| write(&store));
         let _ = tokio::time::timeout(Duration::from_secs(60), futures::future::join_all(lives)).await;

@@ -104,7 +104,7 @@ fn worker() {
     let until = Instant::now() + Duration::from_secs(seconds());
     let collected: u64 = runtime().block_on(async {
         let store: Arc<dyn BlobStore> = Arc::new(open(&folder));
-        let tasks = (0..TASKS).map(|_| tokio::spawn(Task::new(Arc::clone(&store)).run(until)));
+        let tasks = (0..TASKS).map(|_| tokio::spawn(Task::new(&folder, Arc::clone(&store)).run(until)));
         join_all(tasks).await.into_iter().map(Result::unwrap).sum()
     });
     println!("collected={collected} ");
@@ -112,6 +112,7 @@ fn worker() {
 
 /// One who puts, reads, tags, lets go and collects, and knows what must be there.
 struct Task {
+    folder: PathBuf,
     store: Arc<dyn BlobStore>,
     session: Arc<dyn BlobStore>,
     name: TagName,
@@ -123,9 +124,10 @@ struct Task {
 }
 
 impl Task {
-    fn new(store: Arc<dyn BlobStore>) -> Self {
+    fn new(folder: &Path, store: Arc<dyn BlobStore>) -> Self {
         let mut chance = Chance::new();
         Self {
+            folder: folder.to_owned(),
             session: store.session(),
             store,
             name: format!("task-{}", chance.next()).parse().unwrap(),
@@ -194,6 +196,8 @@ impl Task {
     }
 
     fn let_go(&mut self) {
+        // A handle that has not seen what is there writes large content before it knows.
+        self.store = Arc::new(open(&self.folder));
         self.session = self.store.session();
         self.held.clear();
     }
@@ -227,11 +231,11 @@ impl Task {
     }
 }
 
-/// Sizes on both sides of what is written at once, and two that are written while they are hashed.
+/// Sizes on both sides of what is written at once, and some that are written while they are hashed.
 fn content(number: u64) -> Bytes {
     match number {
         0 => return vec![7; 9 << 20].into(),
-        1 => return vec![7; 600 << 10].into(),
+        1..8 => return vec![number as u8; 600 << 10].into(),
         _ => {}
     }
     let size = 100 + number * 300;

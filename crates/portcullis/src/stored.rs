@@ -20,6 +20,7 @@ pub(crate) fn blob_options(settings: &BlobSettings) -> FsOptions {
             max_blob_bytes: value(&settings.max_blob_bytes).unwrap_or(defaults.limits.max_blob_bytes),
             quota_bytes: value(&settings.quota_bytes).or(defaults.limits.quota_bytes),
         },
+        helpers: defaults.helpers,
     }
 }
 

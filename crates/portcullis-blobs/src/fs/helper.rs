@@ -2,7 +2,8 @@
 //!
 //! A thread that is woken may be put on the processor of the one that woke it, and wait there until that one is done:
 //! on a virtual machine the kernel takes an idle processor for one that the host has taken away. So a helper is told
-//! first to run elsewhere, on one of the processors that the thread which asks may use itself.
+//! first to wake elsewhere, on one of the processors that the thread which asks may use itself. Awake, it may run on all
+//! of these, so that whoever takes its processor away cannot keep it from another that is free.
 
 use std::{
     hint,
@@ -11,8 +12,6 @@ use std::{
     thread,
 };
 
-/// How many there are at most, on however many processors.
-const MOST: usize = 4;
 /// How often it is looked whether a helper is done, before it is waited for asleep: 20 to 50 microseconds.
 const LOOKS: u32 = 1_000;
 
@@ -35,18 +34,10 @@ struct Pool {
 struct Helper {
     // INVARIANT: the thread ends after this is gone, so its number never stands for another.
     thread: place::Thread,
-    tell: mpsc::Sender<(Self, Work)>,
+    tell: mpsc::Sender<(Self, place::Places, Work)>,
 }
 
 type Work = Box<dyn FnOnce() + Send>;
-
-impl Default for Helpers {
-    /// As many as there are processors beside the one that asks.
-    fn default() -> Self {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        Self::at_most((processors - 1).min(MOST))
-    }
-}
 
 impl Helpers {
     pub(super) fn at_most(most: usize) -> Self {
@@ -59,28 +50,32 @@ impl Helpers {
     /// Has `work` done beside this thread, where a helper is free and may run beside it. `false` where none is, and
     /// `work` is dropped. It may begin at any time, and so should look first whether it is still wanted.
     pub(super) fn ask(&self, work: impl FnOnce() + Send + 'static) -> bool {
-        let Some(elsewhere) = place::elsewhere() else {
+        let Some(places) = place::of_caller() else {
             return false;
         };
         let Some(helper) = self.take_idle() else {
             return false;
         };
-        place::keep(&helper.thread, &elsewhere);
+        if !place::wakes_elsewhere(&helper.thread, &places) {
+            lock(&self.pool).idle.push(helper);
+            return false;
+        }
         let tell = helper.tell.clone();
-        tell.send((helper, Box::new(work))).is_ok()
+        tell.send((helper, places, Box::new(work))).is_ok()
     }
 
     /// One that has nothing to do. Where there is none, and there may be more, one is started for the next time.
     fn take_idle(&self) -> Option<Helper> {
-        let mut pool = lock(&self.pool);
+        // Nobody waits for whoever is at it: that would be waiting for a helper.
+        let mut pool = self.pool.try_lock().ok()?;
         let idle = pool.idle.pop();
         if idle.is_none() && pool.started < self.most {
+            // Tried once: without a thread there is no helper, and all goes on without.
+            pool.started += 1;
+            drop(pool);
             let own = Arc::downgrade(&self.pool);
             let thread = thread::Builder::new().name("portcullis-blobs".to_owned());
-            // Without a thread there is no helper, and all goes on without.
-            if thread.spawn(move || serve(&own)).is_ok() {
-                pool.started += 1;
-            }
+            drop(thread.spawn(move || serve(&own)));
         }
         idle
     }
@@ -96,9 +91,10 @@ fn serve(pool: &Weak<Mutex<Pool>>) {
     while let Some(pool) = pool.upgrade() {
         lock(&pool).idle.push(own);
         drop(pool);
-        let Ok((helper, work)) = told.recv() else {
+        let Ok((helper, places, work)) = told.recv() else {
             return;
         };
+        place::settle(&places);
         // What the work held is gone then, by which whoever waits for it notices.
         drop(catch_unwind(AssertUnwindSafe(work)));
         own = helper;
@@ -131,20 +127,33 @@ mod place {
         gettid()
     }
 
-    /// The processors this thread may run on but for the one it does run on; `None` where there is no other, or it
-    /// cannot be told. It is asked each time, since it can be changed from outside.
-    pub(super) fn elsewhere() -> Option<CpuSet> {
-        let mut allowed = sched_getaffinity(None).ok()?;
-        let here = sched_getcpu();
-        if here < CpuSet::MAX_CPU {
-            allowed.unset(here);
-        }
-        (allowed.count() > 0).then_some(allowed)
+    /// Where the one who asks may run, and where of that it does not run now.
+    pub(super) struct Places {
+        pub(super) all: CpuSet,
+        pub(super) elsewhere: CpuSet,
     }
 
-    /// Has `thread`, which sleeps, run there from now on. Where this is forbidden it runs where the kernel likes.
-    pub(super) fn keep(thread: &Thread, there: &CpuSet) {
-        let _ = sched_setaffinity(Some(*thread), there);
+    /// Those of this thread; `None` where there is but one, or they cannot be told. They are asked for each time, since
+    /// they can be changed from outside.
+    pub(super) fn of_caller() -> Option<Places> {
+        let all = sched_getaffinity(None).ok()?;
+        let here = sched_getcpu();
+        let mut elsewhere = all;
+        if here < CpuSet::MAX_CPU {
+            elsewhere.unset(here);
+        }
+        (elsewhere.count() > 0).then_some(Places { all, elsewhere })
+    }
+
+    /// Has `thread`, which sleeps, wake elsewhere. `false` where this is forbidden.
+    pub(super) fn wakes_elsewhere(thread: &Thread, places: &Places) -> bool {
+        sched_setaffinity(Some(*thread), &places.elsewhere).is_ok()
+    }
+
+    /// Lets this thread, which has woken, run wherever the one who asked it may.
+    pub(super) fn settle(places: &Places) {
+        // Where this is forbidden, it runs where it woke.
+        let _ = sched_setaffinity(None, &places.all);
     }
 }
 
@@ -152,32 +161,54 @@ mod place {
 mod place {
     pub(super) type Thread = ();
 
+    pub(super) struct Places;
+
     pub(super) fn this_thread() -> Thread {}
 
-    pub(super) fn elsewhere() -> Option<()> {
-        Some(())
+    pub(super) fn of_caller() -> Option<Places> {
+        Some(Places)
     }
 
-    pub(super) fn keep(_: &Thread, _: &()) {}
+    pub(super) fn wakes_elsewhere(_: &Thread, _: &Places) -> bool {
+        true
+    }
+
+    pub(super) fn settle(_: &Places) {}
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::cell::RefCell;
+    use std::{cell::RefCell, sync::mpsc::RecvTimeoutError, time::Duration};
+
+    use tokio::time::Instant;
 
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Whether nobody can help, on a machine with one processor. On any other that would prove nothing.
+    fn is_alone() -> bool {
+        let is_alone = place::of_caller().is_none();
+        let processors = thread::available_parallelism().unwrap().get();
+        assert!(!is_alone || processors == 1, "nobody can help on {processors}");
+        is_alone
+    }
 
     /// So many helpers that have nothing to do. `None` on a machine with one processor, where nobody can help.
     pub(in crate::fs) fn ready(count: usize) -> Option<Helpers> {
         let helpers = Helpers::at_most(count);
-        place::elsewhere()?;
+        if is_alone() {
+            return None;
+        }
         until(|| {
             let mut pool = lock(&helpers.pool);
             if pool.started < count {
                 // With what is idle away, another one is started.
                 let idle = std::mem::take(&mut pool.idle);
                 drop(pool);
-                assert!(helpers.take_idle().is_none());
+                if let Some(helper) = helpers.take_idle() {
+                    lock(&helpers.pool).idle.push(helper);
+                }
                 pool = lock(&helpers.pool);
                 pool.idle.extend(idle);
             }
@@ -188,7 +219,9 @@ pub(super) mod tests {
 
     /// One helper that is asked and does nothing before it is released: by then it is too late.
     pub(in crate::fs) fn late() -> Option<(Helpers, mpsc::Sender<()>, thread::JoinHandle<()>)> {
-        place::elsewhere()?;
+        if is_alone() {
+            return None;
+        }
         let helpers = Helpers::at_most(0);
         let (release, released) = mpsc::channel();
         let pool = Arc::clone(&helpers.pool);
@@ -199,25 +232,26 @@ pub(super) mod tests {
                 tell,
             });
             wait_for(&released);
-            told.recv().unwrap().1();
+            told.recv().unwrap().2();
         });
         until(|| !lock(&helpers.pool).idle.is_empty());
         Some((helpers, release, helper))
     }
 
-    /// Lets others run until it is so, for some seconds at most.
+    /// Lets others run until it is so.
     fn until(is_so: impl Fn() -> bool) {
-        assert!((0..10_000_000).any(|_| {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < deadline);
             thread::yield_now();
-            is_so()
-        }));
+        }
     }
 
     /// What `work` gives, done by a helper.
     fn by_helper<T: Send + 'static>(helpers: &Helpers, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
         assert!(helpers.ask(move || drop(tell.send(work()))));
-        let result = told.recv().unwrap();
+        let result = told.recv_timeout(PATIENCE).unwrap();
         until(|| !lock(&helpers.pool).idle.is_empty());
         result
     }
@@ -261,7 +295,7 @@ pub(super) mod tests {
             panic!("as this test wants");
         }));
         // Whoever waits for it is told.
-        assert!(told.recv().is_err());
+        assert_eq!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
         until(|| !lock(&helpers.pool).idle.is_empty());
         assert_eq!(by_helper(&helpers, || thread::current().id()), first);
     }
@@ -282,7 +316,7 @@ pub(super) mod tests {
             drop(helpers);
             drop(release);
             // Gone with the thread.
-            assert!(ended.recv().is_err());
+            assert_eq!(ended.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
         }
     }
 
@@ -304,14 +338,23 @@ pub(super) mod tests {
             set
         }
 
-        /// Where the helper may run, and where it does.
-        fn place_of_helper(helpers: &Helpers) -> (Vec<usize>, usize) {
-            let (allowed, here) = by_helper(helpers, || (sched_getaffinity(None).unwrap(), sched_getcpu()));
-            (processors(&allowed), here)
+        /// Where a helper may run that is awake.
+        fn places_of_helper(helpers: &Helpers) -> Vec<usize> {
+            processors(&by_helper(helpers, || sched_getaffinity(None).unwrap()))
+        }
+
+        /// Where one wakes that is asked now; `None` where nobody is asked.
+        fn wakes_on(helpers: &Helpers) -> Option<Vec<usize>> {
+            let places = place::of_caller()?;
+            let helper = helpers.take_idle().unwrap();
+            assert!(place::wakes_elsewhere(&helper.thread, &places));
+            let wakes_on = processors(&sched_getaffinity(Some(helper.thread)).unwrap());
+            lock(&helpers.pool).idle.push(helper);
+            Some(wakes_on)
         }
 
         #[test]
-        fn one_runs_elsewhere_and_where_the_caller_may() {
+        fn one_wakes_elsewhere_and_runs_where_the_caller_may() {
             // On a thread of its own, whose processors this changes.
             let test = thread::spawn(|| {
                 let Some(helpers) = ready(1) else { return };
@@ -319,27 +362,30 @@ pub(super) mod tests {
                 let mut seen = 0;
                 while seen < 20 {
                     let before = sched_getcpu();
-                    let (allowed, here) = place_of_helper(&helpers);
-                    assert!(allowed.contains(&here) && allowed.iter().all(|number| all.contains(number)));
+                    let wakes_on = wakes_on(&helpers).unwrap();
                     // It may have been moved meanwhile.
                     if before == sched_getcpu() {
-                        assert!(!allowed.contains(&before), "{allowed:?} {before}");
+                        let others = all.iter().copied().filter(|number| *number != before);
+                        assert_eq!(wakes_on, others.collect::<Vec<_>>());
                         seen += 1;
                     }
+                    assert_eq!(places_of_helper(&helpers), all);
                 }
-
                 // Two of them, then each alone: what the caller may is asked each time.
                 let two = &all[..2];
                 sched_setaffinity(None, &of(two)).unwrap();
-                let (allowed, _) = place_of_helper(&helpers);
-                assert!(allowed.len() == 1 && two.contains(&allowed[0]), "{allowed:?}");
+                let wakes_on_one = wakes_on(&helpers).unwrap();
+                assert!(
+                    wakes_on_one.len() == 1 && two.contains(&wakes_on_one[0]),
+                    "{wakes_on_one:?}"
+                );
+                assert_eq!(places_of_helper(&helpers), two);
                 for number in two {
                     sched_setaffinity(None, &of(&[*number])).unwrap();
-                    assert!(!helpers.ask(|| {}));
+                    assert!(wakes_on(&helpers).is_none() && !helpers.ask(|| {}));
                 }
                 sched_setaffinity(None, &of(&all)).unwrap();
-                let (allowed, _) = place_of_helper(&helpers);
-                assert_eq!(allowed.len(), all.len() - 1);
+                assert_eq!(places_of_helper(&helpers), all);
             });
             test.join().unwrap();
         }

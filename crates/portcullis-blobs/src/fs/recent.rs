@@ -34,17 +34,19 @@ impl Mark {
 }
 
 impl Recent {
-    /// Remembers `mark`. Whether it was remembered already.
-    pub(super) fn note(&self, mark: Mark) -> bool {
+    pub(super) fn has(&self, mark: Mark) -> bool {
+        self.marks().contains(&mark)
+    }
+
+    /// Remembers `mark`, longer than all others.
+    pub(super) fn add(&self, mark: Mark) {
         let mut marks = self.marks();
-        let is_known = marks.contains(&mark);
-        if !is_known {
-            marks.push_back(mark);
+        match marks.iter().position(|known| *known == mark) {
+            Some(at) => drop(marks.remove(at)),
+            None if marks.len() == KEPT => drop(marks.pop_front()),
+            None => {}
         }
-        if marks.len() > KEPT {
-            marks.pop_front();
-        }
-        is_known
+        marks.push_back(mark);
     }
 
     fn marks(&self) -> MutexGuard<'_, VecDeque<Mark>> {
@@ -74,12 +76,16 @@ mod tests {
     #[test]
     fn the_last_ones_are_remembered_and_no_more() {
         let recent = Recent::default();
-        for number in 0..KEPT as u64 + 10 {
-            assert!(!recent.note(Mark(number)));
-            assert!(recent.note(Mark(number)));
+        let last = KEPT as u64 + 9;
+        for number in 0..=last {
+            recent.add(Mark(number));
+            recent.add(Mark(number));
         }
-        assert!(recent.note(Mark(10)) && recent.note(Mark(KEPT as u64 + 9)));
-        assert!(!recent.note(Mark(9)));
+        assert!(!recent.has(Mark(9)) && recent.has(Mark(10)) && recent.has(Mark(last)));
         assert_eq!(recent.marks().len(), KEPT);
+        // What comes again and again is not forgotten for what comes once.
+        recent.add(Mark(10));
+        recent.add(Mark(last + 1));
+        assert!(recent.has(Mark(10)) && !recent.has(Mark(11)));
     }
 }

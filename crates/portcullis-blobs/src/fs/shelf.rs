@@ -57,7 +57,7 @@ impl Shelf {
             usage: Usage::new(options.limits),
             counting: Mutex::default(),
             buffers: Arc::default(),
-            helpers: Helpers::default(),
+            helpers: Helpers::at_most(options.helpers),
             recent: Recent::default(),
             synced: (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect(),
             root_synced: AtomicBool::new(false),

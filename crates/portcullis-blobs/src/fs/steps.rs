@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 /// One step that decides what outlasts a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
+    /// Something was written whose name is not known yet.
+    WrittenMeanwhile,
     /// The content of that file is on the disk.
     FileSynced(Inode),
     /// A file has its name.

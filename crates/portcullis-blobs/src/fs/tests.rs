@@ -336,6 +336,7 @@ fn several_that_share_a_store_share_its_quota() {
             ..Limits::default()
         },
         durability: Durability::None,
+        ..FsOptions::default()
     };
     let all_write = |number: u64| number as usize % 3;
     let two_are_idle_at_first = |number: u64| (number as usize / 100).min(2);

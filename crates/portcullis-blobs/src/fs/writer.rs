@@ -13,6 +13,7 @@ use super::{
     recent::Mark,
     session::Session,
     shelf::{Shelf, fan_out},
+    steps::{Step::WrittenMeanwhile, happened},
     temp::TempFile,
 };
 use crate::{BlobError, BlobWriter, Stored, usage::Reservation};
@@ -25,6 +26,9 @@ const HELPED_BYTES: usize = 512 << 10;
 const PIECE_BYTES: usize = 256 << 10;
 /// From which size on the file system is told the size beforehand, so that it need not find room piece by piece.
 const PREALLOCATED_BYTES: u64 = 256 << 10;
+
+/// A blob of which something is written, and what of its content is not.
+pub(super) type Begun<'a> = (Writer, &'a [u8]);
 
 /// One blob being written: hashed on the way, and named at the end.
 #[derive(Debug)]
@@ -48,62 +52,74 @@ impl Shelf {
         if size_bytes > limit_bytes {
             return Err(BlobError::TooLarge { limit_bytes });
         }
-        let (hash, begun) = if content.len() < HELPED_BYTES {
-            (Hash::of(content), None)
-        } else {
-            self.hash_helped(session, content)
-        };
-        let blob = BlobRef(hash);
-        let begun = match begun {
-            // Its name tells whether it is there already. What is synced before it is named had better know sooner.
-            Some((writer, [])) if !self.is_durable() => return writer.publish_as(blob),
-            other => other,
-        };
+        if content.len() < HELPED_BYTES {
+            return self.put_as(BlobRef(Hash::of(content)), session, content, None);
+        }
+        let mark = Mark::of(content);
+        let mut hashing = Hashing::begin(content, &self.helpers);
+        // What was put before is not written in vain, what nobody else hashes is hashed first, and what there is no room
+        // for may be there.
+        let is_worth_it = hashing.is_asked() && !self.recent.has(mark) && self.usage.has_room(size_bytes);
+        // What goes wrong may not matter. Where it does, all begins anew and it is seen.
+        let begun = is_worth_it.then(|| self.write_meanwhile(session, content, &mut hashing).ok());
+        let stored = self.put_as(BlobRef(hashing.finish()), session, content, begun.flatten())?;
+        self.recent.add(mark);
+        Ok(stored)
+    }
+
+    /// Stores `content`, whose name is `blob`, and of which some may be written with the rest still to write.
+    fn put_as(
+        self: &Arc<Self>,
+        blob: BlobRef,
+        session: &Arc<Session>,
+        content: &[u8],
+        mut begun: Option<Begun<'_>>,
+    ) -> Result<Stored, BlobError> {
+        let size_bytes = content.len() as u64;
+        // Its name tells whether it is there already. What is synced before it is named had better know sooner.
+        if let Some((writer, [])) = &mut begun
+            && !self.is_durable()
+            && writer.room.grow(size_bytes).is_ok()
+            && let Some((writer, _)) = begun.take()
+        {
+            return writer.publish_as(blob);
+        }
         // What is there already needs no room, so what went wrong with writing it once more is of no interest.
         if let Some(stored) = self.existing(session, blob, size_bytes)? {
             return Ok(stored);
         }
         let (mut writer, rest) = match begun {
-            Some(begun) => begun,
+            Some((mut writer, rest)) => {
+                writer.reserve(size_bytes)?;
+                (writer, rest)
+            }
             None => {
                 let mut writer = Writer::create(self, session)?;
                 writer.make_room(size_bytes)?;
-                (writer, content.as_ref())
+                (writer, content)
             }
         };
         writer.append(rest)?;
         writer.publish_as(blob)
     }
 
-    /// The hash of `content`, and what of it was written meanwhile with what is left to write.
-    fn hash_helped<'a>(
-        self: &Arc<Self>,
-        session: &Arc<Session>,
-        content: &'a Bytes,
-    ) -> (Hash, Option<(Writer, &'a [u8])>) {
-        let mut hashing = Hashing::begin(content, &self.helpers);
-        // What was put before is not written in vain, and what nobody else hashes is hashed first.
-        let is_worth_it = !self.recent.note(Mark::of(content)) && hashing.is_asked();
-        // What goes wrong may not matter. Where it does, all begins anew and it is seen.
-        let begun = is_worth_it.then(|| self.write_meanwhile(session, content, &mut hashing).ok());
-        (hashing.finish(), begun.flatten())
-    }
-
-    /// Writes `content` while a helper hashes it, until its hash is there, and gives what is left of it then.
-    fn write_meanwhile<'a>(
+    /// Writes `content` while a helper hashes it, until its hash is there, and gives what is left of it then. Takes no room
+    /// of the quota: what is there already must not keep others out.
+    pub(super) fn write_meanwhile<'a>(
         self: &Arc<Self>,
         session: &Arc<Session>,
         content: &'a [u8],
         hashing: &mut Hashing,
-    ) -> Result<(Writer, &'a [u8]), BlobError> {
+    ) -> Result<Begun<'a>, BlobError> {
         let mut writer = Writer::create(self, session)?;
-        writer.make_known_room(content.len() as u64)?;
+        writer.allocate(content.len() as u64)?;
         let mut rest = content;
         while !rest.is_empty() && !hashing.is_done() {
             // By when the first piece is written, a helper is there or the machine is busy.
             if hashing.is_helped() || rest.len() == content.len() {
                 let (piece, later) = rest.split_at(rest.len().min(PIECE_BYTES));
                 writer.append(piece)?;
+                happened(|| WrittenMeanwhile);
                 rest = later;
             } else {
                 hashing.step();
@@ -182,12 +198,6 @@ impl Writer {
     /// file system gives it room only as it is written: nothing of a file is there before its content.
     pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), BlobError> {
         self.reserve(bytes)?;
-        self.allocate(bytes)
-    }
-
-    /// The same, but where there seems to be no room it is not looked at the disk whether there is.
-    fn make_known_room(&mut self, bytes: u64) -> Result<(), BlobError> {
-        self.room.grow(bytes)?;
         self.allocate(bytes)
     }
 

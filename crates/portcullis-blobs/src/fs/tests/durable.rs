@@ -74,6 +74,45 @@ fn content_is_on_the_disk_before_its_name_and_both_before_a_put_returns() {
     assert_eq!(put.steps, [vec![Named], vec![Named], vec![]]);
 }
 
+/// Nothing else comes of having written before the hash was there.
+#[test]
+fn what_is_written_while_it_is_hashed_comes_to_the_disk_in_the_same_order() {
+    for durability in [Durability::Fsync, Durability::Group, Durability::None] {
+        // The helper that is asked never comes, so that it is certain what is written when.
+        let Some((helpers, release, helper)) = helper::tests::late() else {
+            return;
+        };
+        let fixture = Fixture::new();
+        let options = FsOptions {
+            durability,
+            ..FsOptions::default()
+        };
+        let mut shelf = Shelf::open(&fixture.folder(), options).unwrap();
+        shelf.helpers = helpers;
+        let content = Bytes::from(vec![7; 1 << 20]);
+        taken();
+        Arc::new(shelf).put(&Arc::default(), &content).unwrap();
+        let file = fixture.file(&content);
+        let folder = |path: &Path| synced(path);
+        let of_file = FileSynced(fs::metadata(&file).unwrap().ino());
+        let names = [
+            folder(file.parent().unwrap()),
+            folder(&fixture.folder().join("blake3")),
+            folder(&fixture.folder()),
+        ];
+        let expected: Vec<_> = match durability {
+            Durability::Fsync => [of_file, Named].into_iter().chain(names).collect(),
+            Durability::Group => vec![FileSystemSynced, Named, FileSystemSynced],
+            Durability::None => vec![Named],
+        };
+        let steps = taken();
+        assert_eq!(steps[0], Step::WrittenMeanwhile);
+        assert_eq!(steps[1..], expected);
+        drop(release);
+        helper.join().unwrap();
+    }
+}
+
 /// A length that were there before the content would outlast a power cut without it: a file of zeros that passes for the
 /// blob.
 #[test]

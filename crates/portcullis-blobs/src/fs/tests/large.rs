@@ -39,29 +39,59 @@ fn what_is_there_already_needs_no_room_and_what_is_not_leaves_nothing() {
     }
 }
 
-/// What was begun in vain is dropped: with its room, or the second one would find none.
+/// What was begun in vain is dropped, and takes no room meanwhile.
 #[test]
-fn what_is_begun_of_content_that_is_there_takes_no_room_for_long() {
+fn what_is_begun_of_content_that_is_there_takes_no_room() {
     for size in SIZES {
-        let fixture = Fixture::new();
-        let options = FsOptions {
-            limits: Limits {
-                quota_bytes: Some(2 * size as u64),
-                ..Limits::default()
-            },
-            ..FsOptions::default()
-        };
-        let put = |store: &FsStore, seed| fixture.runtime.block_on(store.put(content(seed, size))).unwrap();
-        let store = open_with_helper(&fixture, options);
-        assert!(!put(&store, 31).existed);
-        for _ in 0..3 {
-            assert!(put(&store, 31).existed);
-            // One that has not seen it before.
-            assert!(put(&open_with_helper(&fixture, options), 31).existed);
-            assert_eq!(fixture.temp_files(), 0);
+        for durability in [Durability::Fsync, Durability::None] {
+            let fixture = Fixture::new();
+            let options = FsOptions {
+                limits: Limits {
+                    quota_bytes: Some(2 * size as u64),
+                    ..Limits::default()
+                },
+                durability,
+                ..FsOptions::default()
+            };
+            let put =
+                |store: &FsStore, seed| fixture.runtime.block_on(store.put(content(seed, size))).unwrap();
+            let store = open_with_helper(&fixture, options);
+            assert!(!put(&store, 31).existed);
+            for _ in 0..3 {
+                assert!(put(&store, 31).existed);
+                // One that has not seen it before.
+                assert!(put(&open_with_helper(&fixture, options), 31).existed);
+                assert_eq!(fixture.temp_files(), 0);
+            }
+            assert!(!put(&open_with_helper(&fixture, options), 37).existed);
         }
-        assert!(!put(&open_with_helper(&fixture, options), 37).existed);
     }
+}
+
+/// Else one who puts what is there would keep another from the last room, and nothing would come of it.
+#[test]
+fn what_is_written_meanwhile_keeps_nobody_out() {
+    let fixture = Fixture::new();
+    let size = SIZES[0];
+    let options = FsOptions {
+        limits: Limits {
+            quota_bytes: Some(2 * size as u64),
+            ..Limits::default()
+        },
+        ..FsOptions::default()
+    };
+    let store = FsStore::open(&fixture.folder(), options).unwrap();
+    let put = |content: &Bytes| fixture.runtime.block_on(store.put(content.clone()));
+    let there = content(31, size);
+    put(&there).unwrap();
+    let mut hashing = hash::Hashing::begin(&there, &helper::Helpers::at_most(0));
+    let begun = store
+        .shelf
+        .write_meanwhile(&store.session, &there, &mut hashing)
+        .unwrap();
+    assert!(begun.1.len() < size);
+    put(&content(37, size)).unwrap();
+    assert!(matches!(put(&content(41, size)), Err(BlobError::Quota { .. })));
 }
 
 #[test]
@@ -266,7 +296,16 @@ fn what_is_there_is_not_rewritten_whoever_put_it() {
             },
             ..FsOptions::default()
         };
-        for options in [FsOptions::default(), options] {
+        let unsynced = |options| FsOptions {
+            durability: Durability::None,
+            ..options
+        };
+        for options in [
+            FsOptions::default(),
+            unsynced(FsOptions::default()),
+            options,
+            unsynced(options),
+        ] {
             let other = open_with_helper(&fixture, options);
             for _ in 0..2 {
                 let stored = fixture.runtime.block_on(other.put(whole.clone())).unwrap();
