@@ -11,6 +11,9 @@ use portcullis_types::Hash;
 
 use super::{helper::Helpers, parts::Parts};
 
+/// From which size of content on a helper is asked.
+pub(super) const HELPED_BYTES: usize = 512 << 10;
+
 /// How long a part is: what fits into a core's cache, and is short enough that no thread waits long for another.
 pub(super) const PART_BYTES: usize = 128 << 10;
 
@@ -127,7 +130,7 @@ impl Hashing {
         let values = self.parts.finish();
         values
             .and_then(|mut values| Cut::of(self.content.len() as u64).root(&mut values))
-            // It is one part, or the helper came to grief.
+            // It is one part, or the helper came to grief or hangs.
             .unwrap_or_else(|| Hash::of(&self.content))
     }
 }

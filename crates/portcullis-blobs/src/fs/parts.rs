@@ -7,9 +7,13 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
+    time::Duration,
 };
 
 use super::helper::{Helpers, soon};
+
+/// How long a part that a helper has begun is waited for: it is a moment's work, and a disk that takes longer is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Parts that are being worked on by whoever is free. Nobody waits for a helper that has begun nothing: a machine
 /// that is busy elsewhere costs no more than working alone.
@@ -91,8 +95,13 @@ impl<P: Send + 'static, R: Send + 'static> Parts<P, R> {
         self.results.len() == self.count
     }
 
-    /// Does what nobody has begun and waits for what somebody has. In no order; `None` where a helper came to grief.
+    /// Does what nobody has begun and waits for what somebody has. In no order; `None` where a helper came to grief or
+    /// hangs.
     pub(super) fn finish(self) -> Option<Vec<R>> {
+        self.finish_within(PATIENCE)
+    }
+
+    fn finish_within(self, patience: Duration) -> Option<Vec<R>> {
         let Self {
             own,
             done,
@@ -103,7 +112,7 @@ impl<P: Send + 'static, R: Send + 'static> Parts<P, R> {
         while own.step() {}
         // A helper that ends early is noticed by nobody being left who could tell.
         drop(own);
-        let next = || soon(|| done.try_recv().ok()).or_else(|| done.recv().ok());
+        let next = || soon(|| done.try_recv().ok()).or_else(|| done.recv_timeout(patience).ok());
         results.extend(iter::from_fn(next).take(count - results.len()));
         (results.len() == count).then_some(results)
     }
@@ -205,5 +214,24 @@ mod tests {
         });
         has_begun.recv().unwrap();
         assert_eq!(sorted(parts), None);
+    }
+
+    #[test]
+    fn a_helper_that_hangs_is_not_waited_for_for_ever() {
+        let Some(helpers) = ready(1) else { return };
+        let (begun, has_begun) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        let here = thread::current().id();
+        let parts = Parts::begin(&helpers, vec![1, 2, 3], move |part: u32| {
+            if thread::current().id() != here {
+                begun.send(()).unwrap();
+                let _ = released.lock().unwrap().recv();
+            }
+            part
+        });
+        has_begun.recv().unwrap();
+        assert_eq!(parts.finish_within(Duration::from_millis(10)), None);
+        drop(release);
     }
 }

@@ -15,7 +15,7 @@ use rustix::{buffer::spare_capacity, fs::Stat, io::Errno};
 use super::{
     buffers::Buffers,
     folder::{is_file, size_bytes},
-    hash::{Cut, PART_BYTES, Value},
+    hash::{Cut, HELPED_BYTES, PART_BYTES, Value},
     helper::Helpers,
     parts::Parts,
     shelf::Shelf,
@@ -24,8 +24,6 @@ use crate::BlobError;
 
 /// How much of a stream is read and hashed at once: what fits into a core's cache, and keeps its memory small.
 const PIECE_BYTES: usize = 128 << 10;
-/// From which size on a helper is asked: until it comes, a quarter of that is read.
-const HELPED_BYTES: u64 = 512 << 10;
 
 const WRONG_HASH: &str = "its content does not hash to its name";
 const NO_FILE: &str = "it is not a file";
@@ -50,7 +48,7 @@ impl Shelf {
             return Err(BlobError::TooLarge { limit_bytes });
         }
         let room = room_for(size)?;
-        let read = if size < HELPED_BYTES {
+        let read = if size < HELPED_BYTES as u64 {
             read_whole(&file, room, size)
         } else {
             // The room is known to be there.
@@ -199,7 +197,7 @@ fn read_helped(
             Ok((number, part, value))
         },
     );
-    let lost = || io::Error::other("the thread that helped to read it came to grief");
+    let lost = || io::Error::other("the thread that helped to read it came to grief or hangs; try again");
     let done: io::Result<Vec<_>> = reading.finish().ok_or_else(lost)?.into_iter().collect();
     let mut done = done?;
     done.sort_unstable_by_key(|(number, ..)| *number);

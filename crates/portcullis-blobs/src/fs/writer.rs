@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::{
     folder::{Folder, Lock},
-    hash::Hashing,
+    hash::{HELPED_BYTES, Hashing},
     layout,
     recent::Mark,
     session::Session,
@@ -20,8 +20,6 @@ use crate::{BlobError, BlobWriter, Stored, usage::Reservation};
 
 /// How often a name that something else keeps taking is tried before we give up.
 const ATTEMPTS: usize = 8;
-/// From which size on a helper is asked.
-const HELPED_BYTES: usize = 512 << 10;
 /// How much is written between two looks at whether the hash is there. Smaller pieces take longer to write.
 const PIECE_BYTES: usize = 256 << 10;
 /// From which size on the file system is told the size beforehand, so that it need not find room piece by piece.
