@@ -115,7 +115,8 @@ impl Run {
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => anyhow!(
+            // The system has the same answer for a folder that is not there.
+            io::ErrorKind::NotFound if self.folder.is_dir() => anyhow!(
                 "cannot start `{}`: it is not installed, or not on the PATH",
                 self.program
             ),
@@ -254,6 +255,15 @@ mod tests {
             .unwrap_err();
         assert!(error.to_string().contains("`no-such-program-here`"), "{error}");
         assert!(error.to_string().contains("not installed"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let folder = here().join("no-such-folder-here");
+        let run = Run::new(&here(), "sh", &["-c", "true"]).in_folder(folder);
+        let error = run.status().unwrap_err().to_string();
+        assert!(error.contains("no-such-folder-here"), "{error}");
+        assert!(!error.contains("not installed"), "{error}");
     }
 
     #[test]

@@ -21,9 +21,15 @@ pub(crate) struct Package {
 }
 
 impl Root {
-    /// The checkout that this program was built from.
+    /// The checkout that this program belongs to. `cargo run` and `cargo test` tell where that is; where it was built
+    /// counts only for whoever starts it by itself, since a checkout can be moved with all that was built in it.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "chores have no other edge; tests ask for it too"
+    )]
     pub(crate) fn of_this_checkout() -> Result<Self> {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let here = std::env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = here
             .parent()
             .with_context(|| format!("`{}` has no parent folder", here.display()))?;
