@@ -266,3 +266,30 @@ fn overlap<'a>(piece: &'a [u8], at: u64, range: &Range<u64>) -> &'a [u8] {
 fn hash_of(hasher: &blake3::Hasher) -> Hash {
     Hash::from_bytes(*hasher.finalize().as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Memory that is used again holds what others read: none of that may be taken for the file's.
+    #[test]
+    fn where_a_file_was_cut_short_nothing_that_was_read_before_stands() {
+        let size = HELPED_BYTES + 2 * PART_BYTES;
+        for left in [0, 1, PART_BYTES, PART_BYTES + 1, size - 1] {
+            let buffers = Arc::new(Buffers::default());
+            let (mut before, spare) = buffers.take(size);
+            before.resize(size, 0xAA);
+            drop(buffers.lend(before, spare));
+
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&vec![1; left]).unwrap();
+            let (content, hash) = read_helped(file, size as u64, &buffers, &Helpers::at_most(0)).unwrap();
+            let mut expected = vec![1; left];
+            expected.resize(size, 0);
+            assert!(content == expected, "{left}");
+            assert_eq!(hash, Hash::of(&expected), "{left}");
+        }
+    }
+}
