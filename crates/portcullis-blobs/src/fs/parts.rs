@@ -136,7 +136,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::fs::helper::tests::ready;
+    use crate::fs::helper::tests::{ready, wait_for};
 
     fn sorted(parts: Parts<u32, u32>) -> Option<Vec<u32>> {
         let mut results = parts.finish()?;
@@ -180,57 +180,54 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_a_helper_has_begun_is_waited_for() {
-        let Some(helpers) = ready(1) else { return };
+    /// Parts of which a helper has begun one, with which it does `deed` first. `None` where nobody can help.
+    fn begun_by_a_helper(deed: impl Fn() + Send + Sync + 'static) -> Option<Parts<u32, u32>> {
+        let helpers = ready(1)?;
         let (begun, has_begun) = mpsc::channel();
-        let (release, released) = mpsc::channel::<()>();
-        let released = Mutex::new(released);
         let here = thread::current().id();
-        let parts = Parts::begin(&helpers, vec![1, 2, 3], move |part: u32| {
+        let parts = Parts::begin(&helpers, vec![1, 2, 3], move |part| {
             if thread::current().id() != here {
                 begun.send(()).unwrap();
-                released.lock().unwrap().recv().unwrap();
+                deed();
             }
             part
         });
-        has_begun.recv().unwrap();
-        let releasing = thread::spawn(move || release.send(()));
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        Some(parts)
+    }
+
+    /// What waits until the sender is gone.
+    fn hanging() -> (impl Fn() + Send + Sync + 'static, mpsc::Sender<()>) {
+        let (release, released) = mpsc::channel();
+        let released = Mutex::new(released);
+        (move || wait_for(&released.lock().unwrap()), release)
+    }
+
+    #[test]
+    fn what_a_helper_has_begun_is_waited_for() {
+        let (hangs, release) = hanging();
+        let Some(parts) = begun_by_a_helper(hangs) else {
+            return;
+        };
+        let releasing = thread::spawn(move || drop(release));
         assert_eq!(sorted(parts), Some(vec![1, 2, 3]));
-        drop(releasing.join());
+        releasing.join().unwrap();
     }
 
     #[test]
     fn a_helper_that_comes_to_grief_is_an_error_and_no_wait() {
-        let Some(helpers) = ready(1) else { return };
-        let (begun, has_begun) = mpsc::channel();
-        let here = thread::current().id();
-        let parts = Parts::begin(&helpers, vec![1, 2, 3], move |part: u32| {
-            if thread::current().id() != here {
-                begun.send(()).unwrap();
-                panic!("as this test wants");
-            }
-            part
-        });
-        has_begun.recv().unwrap();
+        let Some(parts) = begun_by_a_helper(|| panic!("as this test wants")) else {
+            return;
+        };
         assert_eq!(sorted(parts), None);
     }
 
     #[test]
     fn a_helper_that_hangs_is_not_waited_for_for_ever() {
-        let Some(helpers) = ready(1) else { return };
-        let (begun, has_begun) = mpsc::channel();
-        let (release, released) = mpsc::channel::<()>();
-        let released = Mutex::new(released);
-        let here = thread::current().id();
-        let parts = Parts::begin(&helpers, vec![1, 2, 3], move |part: u32| {
-            if thread::current().id() != here {
-                begun.send(()).unwrap();
-                let _ = released.lock().unwrap().recv();
-            }
-            part
-        });
-        has_begun.recv().unwrap();
+        let (hangs, release) = hanging();
+        let Some(parts) = begun_by_a_helper(hangs) else {
+            return;
+        };
         assert_eq!(parts.finish_within(Duration::from_millis(10)), None);
         drop(release);
     }
