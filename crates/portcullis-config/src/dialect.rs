@@ -119,7 +119,7 @@ pub(crate) fn read(
         _ if dialect == Dialect::Code => return code::read(root, sink),
         _ => {
             if dialect == Dialect::Portcullis {
-                sink.leave_limits_unread();
+                sink.leave_all_unread();
             }
             sink.error(Code::UnknownShape, head(root.span), unknown(root), SHAPES);
             return None;
@@ -130,7 +130,7 @@ pub(crate) fn read(
             Some(own) => portcullis::read(object, own, sink),
             None => {
                 // It may stand there under another name.
-                sink.leave_limits_unread();
+                sink.leave_all_unread();
                 None
             }
         },

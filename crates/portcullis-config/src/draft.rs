@@ -43,6 +43,8 @@ pub(crate) enum EgressSource {
 /// What a document says for all its servers, and for the hub.
 #[derive(Default)]
 pub(crate) struct HubDraft {
+    /// Whether something that holds for all its servers could not be read, so that none of them is to be started.
+    pub(crate) broken: bool,
     pub(crate) allowed_hosts: Vec<Spanned<EgressRule>>,
     pub(crate) timeout: Option<Spanned<u64>>,
     pub(crate) policies: Option<Spanned<String>>,

@@ -18,36 +18,45 @@ use portcullis_types::{EgressRule, Hash};
 pub struct Egress {
     shared: Arc<Shared>,
     own: Vec<EgressRule>,
+    /// INVARIANT: over what all the rules together allow, whoever of the two has them, in whatever order and how often;
+    /// `None` where there are none.
+    digest: Option<Hash>,
 }
 
 #[derive(Default)]
 struct Shared {
     rules: Vec<EgressRule>,
-    /// INVARIANT: over `rules`, so that a fingerprint need not read them for each server anew; `None` where there
-    /// are none.
-    digest: Option<Hash>,
+    /// INVARIANT: of each rule, in order and once, so that a server's digest need not read their texts anew.
+    hashes: Vec<Hash>,
 }
 
 impl Egress {
     /// The rules that all servers of a document share.
     pub(crate) fn shared(rules: Vec<EgressRule>) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        for rule in &rules {
-            let rule = rule.to_string();
-            hasher.update(format!("{}:{rule};", rule.len()).as_bytes());
-        }
-        let digest = (!rules.is_empty()).then(|| Hash::from_bytes(*hasher.finalize().as_bytes()));
+        let hashes = hashes(&rules);
         Self {
-            shared: Arc::new(Shared { rules, digest }),
+            digest: digest(&hashes),
+            shared: Arc::new(Shared { rules, hashes }),
             own: Vec::new(),
         }
     }
 
     /// The same, with one server's own rules behind them.
     pub(crate) fn with(&self, own: Vec<EgressRule>) -> Self {
+        let mut added = hashes(&own);
+        added.retain(|hash| self.shared.hashes.binary_search(hash).is_err());
+        let digest = match added.is_empty() {
+            true => digest(&self.shared.hashes),
+            false => {
+                added.extend(&self.shared.hashes);
+                added.sort_unstable();
+                digest(&added)
+            }
+        };
         Self {
             shared: Arc::clone(&self.shared),
             own,
+            digest,
         }
     }
 
@@ -69,18 +78,33 @@ impl Egress {
     }
 
     /// What stands for the rules in a fingerprint.
-    pub(crate) fn canonical(&self) -> impl Iterator<Item = String> {
-        let digest = self.shared.digest.iter().map(ToString::to_string);
-        digest.chain(self.own.iter().map(ToString::to_string))
+    pub(crate) fn digest(&self) -> Option<Hash> {
+        self.digest
     }
+}
+
+/// Of each rule once, in order.
+fn hashes(rules: &[EgressRule]) -> Vec<Hash> {
+    let mut hashes: Vec<_> = rules
+        .iter()
+        .map(|rule| Hash::of(rule.to_string().as_bytes()))
+        .collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
+}
+
+fn digest(hashes: &[Hash]) -> Option<Hash> {
+    let mut hasher = blake3::Hasher::new();
+    for hash in hashes {
+        hasher.update(hash.as_bytes());
+    }
+    (!hashes.is_empty()).then(|| Hash::from_bytes(*hasher.finalize().as_bytes()))
 }
 
 impl From<Vec<EgressRule>> for Egress {
     fn from(own: Vec<EgressRule>) -> Self {
-        Self {
-            own,
-            ..Self::default()
-        }
+        Self::default().with(own)
     }
 }
 
@@ -114,10 +138,34 @@ mod tests {
         );
         assert_eq!(two, Egress::from(vec![rule("a.example"), rule("b.example")]));
         assert!(!two.is_empty() && Egress::shared(Vec::new()).is_empty());
-        let canonical = |egress: &Egress| egress.canonical().collect::<Vec<_>>();
-        let other = Egress::shared(vec![rule("a.example"), rule("c.example")]);
-        assert_ne!(canonical(&document), canonical(&other));
-        assert_ne!(canonical(&document), canonical(&one));
-        assert!(canonical(&Egress::default()).is_empty());
+    }
+
+    #[test]
+    fn the_digest_is_of_what_is_allowed_and_not_of_where_it_is_said() {
+        let rules =
+            |names: &[&str]| -> Vec<EgressRule> { names.iter().map(|name| name.parse().unwrap()).collect() };
+        let of = |shared: &[&str], own: &[&str]| Egress::shared(rules(shared)).with(rules(own)).digest();
+        let both = of(&["a.example", "b.example"], &[]);
+        for (shared, own) in [
+            (&["b.example", "a.example", "a.example"][..], &[][..]),
+            (&["a.example"], &["b.example"]),
+            (&["b.example"], &["a.example", "b.example", "a.example"]),
+            (&["a.example", "b.example"], &["https://A.example:443/"]),
+            (&[], &["b.example", "a.example"]),
+        ] {
+            assert_eq!(of(shared, own), both, "{shared:?} {own:?}");
+        }
+        assert_eq!(Egress::shared(rules(&["b.example", "a.example"])).digest(), both);
+        assert_eq!(Egress::from(rules(&["a.example", "b.example"])).digest(), both);
+        for (shared, own) in [
+            (&["a.example"][..], &[][..]),
+            (&["a.example"], &["c.example"]),
+            (&["a.example", "b.example"], &["c.example"]),
+            (&["a.example"], &["http://b.example"]),
+            (&["a.example"], &["GET b.example"]),
+        ] {
+            assert_ne!(of(shared, own), both, "{shared:?} {own:?}");
+        }
+        assert_eq!(of(&[], &[]), None);
     }
 }

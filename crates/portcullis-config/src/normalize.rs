@@ -42,6 +42,9 @@ impl Normalized {
 }
 
 /// What documents say for the hub as a whole. The first document that says something counts.
+///
+/// Policies, tier and agents say together how calls are decided: of a document in which one of what it says for all its
+/// servers cannot be read none of the three is taken, and none from a document behind it, which might allow more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The folder of Cedar policies, as it was written: relative to the document's own folder.
@@ -147,7 +150,7 @@ fn read_draft(
     });
     let Some((root, dialect)) = known else {
         if may_be_ours(document) {
-            sink.leave_limits_unread();
+            sink.leave_all_unread();
         }
         return None;
     };
@@ -210,7 +213,7 @@ pub(crate) fn read_text(document: &Document, options: &Options) -> Result<Source
 }
 
 /// The timeout for all servers of the document. In the strict profile it is held to the same limits as a server's
-/// own, and the default takes its place where it is outside.
+/// own, and an error where it is outside.
 fn hub_timeout(hub: &HubDraft, profile: Profile, sink: &mut Sink<'_>) -> Option<u64> {
     let timeout = hub.timeout.as_ref()?;
     (profile != Profile::Strict || strict_range(timeout, sink)).then_some(timeout.value)

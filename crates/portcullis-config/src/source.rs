@@ -141,6 +141,8 @@ pub(crate) struct Sink<'s> {
     looks_for_limits: usize,
     /// Whether limits that hold for the whole hub may have got lost.
     limits_unread: bool,
+    /// Whether what decides on calls in the whole hub may have got lost.
+    deciding_unread: bool,
 }
 
 /// The server that findings stand in.
@@ -165,6 +167,7 @@ impl<'s> Sink<'s> {
             suggestions: 0,
             looks_for_limits: 0,
             limits_unread: false,
+            deciding_unread: false,
         }
     }
 
@@ -179,6 +182,21 @@ impl<'s> Sink<'s> {
     /// Says that the document may state limits for the whole hub that are not used, since something cannot be read.
     pub(crate) fn leave_limits_unread(&mut self) {
         self.limits_unread = true;
+    }
+
+    /// The same of policies, tier and agents.
+    pub(crate) fn leave_deciding_unread(&mut self) {
+        self.deciding_unread = true;
+    }
+
+    /// The same of both: it may have been one of Portcullis' own, and nothing of it is known.
+    pub(crate) fn leave_all_unread(&mut self) {
+        self.leave_limits_unread();
+        self.leave_deciding_unread();
+    }
+
+    pub(crate) fn deciding_unread(&self) -> bool {
+        self.deciding_unread
     }
 
     pub(crate) fn limits_unread(&self) -> bool {

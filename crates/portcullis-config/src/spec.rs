@@ -1,7 +1,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -294,18 +295,18 @@ impl ServerSpec {
         let mut canonical = Canonical::default();
         canonical.field("id", self.id.as_str());
         canonical.transport(&self.transport);
-        canonical.field("timeouts", &format!("{:?}", self.timeouts));
-        canonical.field("protocol", &format!("{:?}", self.protocol));
-        canonical.field("enabled", &self.enabled.to_string());
+        canonical.field("timeouts", format!("{:?}", self.timeouts));
+        canonical.field("protocol", format!("{:?}", self.protocol));
+        canonical.field("enabled", self.enabled.to_string());
         for tool in &self.disabled_tools {
             canonical.field("disabled-tool", tool);
         }
         for tool in &self.disabled_auto_approve_tools {
             canonical.field("disabled-auto-approve", tool);
         }
-        canonical.field("isolation", &format!("{:?}", self.isolation));
-        canonical.field("limits", &format!("{:?}", self.limits));
-        canonical.field("profile", &format!("{:?}", self.profile));
+        canonical.field("isolation", format!("{:?}", self.isolation));
+        canonical.field("limits", format!("{:?}", self.limits));
+        canonical.field("profile", format!("{:?}", self.profile));
         canonical.finish()
     }
 
@@ -324,47 +325,58 @@ struct Canonical(blake3::Hasher);
 
 impl Canonical {
     /// Lengths keep two fields from running into each other.
-    fn field(&mut self, name: &str, value: &str) {
-        let length = value.len().to_string();
-        for part in [name, ":", &length, ":", value, ";"] {
-            self.0.update(part.as_bytes());
+    fn field(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        let value = value.as_ref().as_encoded_bytes();
+        let head = format!("{name}:{}:", value.len());
+        for part in [head.as_bytes(), value, b";"] {
+            self.0.update(part);
+        }
+    }
+
+    /// A text that is taken word for word is another one than the reference that is written the same.
+    fn template(&mut self, name: &str, value: &Template) {
+        self.field(name, value.source());
+        if !value.has_references() && value.source().contains("${") {
+            self.field("word-for-word", name);
         }
     }
 
     fn transport(&mut self, transport: &TransportSpec) {
         match transport {
             TransportSpec::Stdio(stdio) => {
-                self.field("program", &stdio.program.to_string_lossy());
+                self.field("program", &stdio.program);
                 for arg in &stdio.args {
-                    self.field("arg", arg.source());
+                    self.template("arg", arg);
                 }
                 for (name, value) in &stdio.env {
                     self.field("env-name", name);
-                    self.field("env-value", value.source());
+                    self.template("env-value", value);
                 }
                 for name in &stdio.inherit_env {
                     self.field("inherit", name);
                 }
-                let cwd = stdio.cwd.as_ref().map(|cwd| cwd.to_string_lossy());
-                self.field("cwd", &cwd.unwrap_or_default());
+                self.field("cwd", stdio.cwd.as_deref().unwrap_or(Path::new("")));
             }
             TransportSpec::Http(http) => {
                 self.field("url", http.url.as_str());
                 for (name, value) in &http.headers {
                     self.field("header-name", name);
-                    self.field("header-value", value.source());
+                    self.template("header-value", value);
                 }
-                for rules in http.egress.canonical() {
-                    self.field("egress", &rules);
+                if let Some(digest) = http.egress.digest() {
+                    self.field("egress", digest.to_string());
                 }
                 if let Some(proxy) = &http.proxy {
                     self.field("proxy", proxy.url.as_str());
                     for (name, login) in [("username", &proxy.username), ("password", &proxy.password)] {
-                        self.field(name, login.as_ref().map_or("", Template::source));
+                        match login {
+                            Some(login) => self.template(name, login),
+                            None => self.field(name, ""),
+                        }
                     }
                 }
                 for path in &http.root_certificates {
-                    self.field("root-certificate", &path.to_string_lossy());
+                    self.field("root-certificate", path);
                 }
             }
         }
@@ -410,6 +422,8 @@ mod tests {
             stdio(|s| s.env = BTreeMap::from([("A".to_owned(), Template::parse("2"))])),
             stdio(|s| s.inherit_env = BTreeSet::from(["C".to_owned()])),
             stdio(|s| s.cwd = Some("/".into())),
+            stdio(|s| s.args = vec![Template::parse("${X}")]),
+            stdio(|s| s.args = vec![Template::literal("${X}")]),
             with(|s| s.id = "b".parse().unwrap()),
             with(|s| s.timeouts.call_max = Duration::from_secs(1)),
             with(|s| s.protocol = Protocol::Modern),
@@ -461,6 +475,20 @@ mod tests {
             .map(ServerSpec::launch_fingerprint)
             .collect();
         assert_eq!(distinct.len(), 7);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn programs_whose_paths_are_no_text_are_told_apart() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let of = |name: &[u8]| {
+            let path = Path::new("/bin").join(OsStr::from_bytes(name));
+            let none: [&str; 0] = [];
+            let stdio = StdioSpec::new(path, none);
+            ServerSpec::new("a".parse().unwrap(), stdio).launch_fingerprint()
+        };
+        assert_ne!(of(b"x\xfe"), of(b"x\xff"));
     }
 
     #[test]

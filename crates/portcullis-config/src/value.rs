@@ -119,6 +119,16 @@ impl Value {
 }
 
 impl Object {
+    /// Whether a member stands twice, or something in it does: of the two one is left out.
+    pub(crate) fn says_twice(&self, is_meant: impl Fn(&str) -> bool) -> bool {
+        let is_meant = |key: &Spanned<String>| is_meant(&key.value);
+        let mut inside = Vec::new();
+        for member in self.members.iter().filter(|member| is_meant(&member.key)) {
+            member.value.duplicates(&mut inside);
+        }
+        !inside.is_empty() || self.duplicates.iter().any(|twice| is_meant(&twice.key))
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.key.value == key)
     }

@@ -1,4 +1,7 @@
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use secrecy::ExposeSecret;
 
@@ -12,7 +15,14 @@ use crate::{
 
 /// The absolute path of the program to start. A bare name is looked up in the PATH that the child will get, and
 /// never in the working directory.
-pub(super) fn find(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Option<PathBuf> {
+///
+/// `env` is what the server's own variables come to.
+pub(super) fn find(
+    draft: &Draft,
+    env: &BTreeMap<String, Template>,
+    context: &Context<'_>,
+    sink: &mut Sink<'_>,
+) -> Option<PathBuf> {
     let command = draft.command.as_ref()?;
     if is_command_line(&command.value) {
         whole_line(command, sink);
@@ -73,13 +83,21 @@ pub(super) fn find(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) ->
         // As above.
         return (!draft.enabled).then(|| PathBuf::from(&written));
     }
-    look_up(draft, command, &written, context, sink)
+    look_up(
+        draft,
+        command,
+        &written,
+        child_path(draft, env, context),
+        context,
+        sink,
+    )
 }
 
 fn look_up(
     draft: &Draft,
     command: &Spanned<String>,
     name: &str,
+    (path, whose): (String, &'static str),
     context: &Context<'_>,
     sink: &mut Sink<'_>,
 ) -> Option<PathBuf> {
@@ -87,7 +105,6 @@ fn look_up(
         whole_line(command, sink);
         return None;
     }
-    let (path, whose) = child_path(draft, context);
     let found = std::env::split_paths(&path)
         // An empty or relative part means the working directory, whatever that is.
         .filter(|folder| folder.is_absolute())
@@ -135,22 +152,25 @@ fn shown(written: &str) -> String {
 }
 
 /// The PATH that the child will get, and what to call it.
-fn child_path(draft: &Draft, context: &Context<'_>) -> (String, &'static str) {
-    match draft.env.iter().find(|pair| pair.name.value == "PATH") {
-        // A reference without a value has been reported with `env`.
-        Some(own) => {
-            let path = Template::parse(&own.value.value).resolve(context.environment as &dyn Sources);
-            (
-                path.map(|path| path.expose_secret().to_owned())
-                    .unwrap_or_default(),
-                "the server's own `env.PATH`",
-            )
-        }
-        None => (
+fn child_path(
+    draft: &Draft,
+    env: &BTreeMap<String, Template>,
+    context: &Context<'_>,
+) -> (String, &'static str) {
+    let Some(own) = env.get("PATH") else {
+        return (
             context.environment.variable("PATH").unwrap_or_default(),
             "the PATH",
-        ),
-    }
+        );
+    };
+    // A reference without a value has been reported with `env`.
+    let path = own.resolve(context.environment as &dyn Sources);
+    let whose = match draft.env.iter().any(|pair| pair.name.value == "PATH") {
+        true => "the server's own `env.PATH`",
+        false => "the PATH of the server's `envFile`",
+    };
+    let path = path.map(|path| path.expose_secret().to_owned());
+    (path.unwrap_or_default(), whose)
 }
 
 /// The file names that a bare name stands for: on Windows also with each extension of PATHEXT.

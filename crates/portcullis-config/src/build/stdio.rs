@@ -19,7 +19,7 @@ pub(super) fn build(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -
     let inherit_env = inherit_env(draft, &env, context, sink);
     let args = args(draft, context, sink);
     let cwd = cwd(draft, context, sink);
-    let program = program::find(draft, context, sink)?;
+    let program = program::find(draft, &env, context, sink)?;
     Some(StdioSpec {
         program,
         args,

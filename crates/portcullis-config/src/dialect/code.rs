@@ -18,7 +18,10 @@ pub(super) fn read(root: &Value, sink: &mut Sink<'_>) -> Option<DraftDocument> {
             let mut top = Fields::new(object, "a list of definitions");
             let servers = top.take("servers");
             let hosts = egress_rules("allowedHosts", &mut top, sink);
+            let before = sink.errors();
             let network = NetworkDraft::read(&mut top, sink);
+            let twice = object.says_twice(|name| matches!(name, "proxy" | "rootCertificates"));
+            let broken = twice || sink.errors() > before;
             top.finish(sink);
             let Some(Node::List(items)) = servers.map(|member| &member.value.node) else {
                 let help = "write each server as an item of a list, with its id in `id`";
@@ -28,6 +31,7 @@ pub(super) fn read(root: &Value, sink: &mut Sink<'_>) -> Option<DraftDocument> {
             return Some(document(
                 items,
                 HubDraft {
+                    broken,
                     allowed_hosts: hosts,
                     network,
                     ..HubDraft::default()

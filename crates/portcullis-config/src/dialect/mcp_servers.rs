@@ -9,7 +9,7 @@ use crate::{
     draft::{Declared, Draft, DraftDocument, Names},
     fields::Fields,
     source::{Sink, quote},
-    value::{Member, Node, Object, Spanned, Value},
+    value::{Member, Node, Object, Spanned},
 };
 
 pub(super) fn read(
@@ -22,9 +22,12 @@ pub(super) fn read(
     top.take("mcpServers");
     schema(&mut top);
     let plugin = plugin(root);
+    let mut broken = false;
     let read_servers = match dialect {
         Dialect::Gemini => {
+            let before = sink.errors();
             let lists = allowed(&mut top, sink);
+            broken = sink.errors() > before || root.says_twice(|name| name == "mcp");
             top.finish_settings(sink);
             let names = |list: &'_ [Spanned<String>]| -> HashSet<String> {
                 list.iter().map(|item| item.value.clone()).collect()
@@ -57,10 +60,12 @@ pub(super) fn read(
             common::by_name(servers, "`mcpServers`", sink, desktop)?
         }
     };
-    Some(DraftDocument {
+    let mut document = DraftDocument {
         plugin,
         ..common::document(read_servers)
-    })
+    };
+    document.hub.broken = broken;
+    Some(document)
 }
 
 pub(super) fn read_assets(root: &Object, assets: &Member, sink: &mut Sink<'_>) -> Option<DraftDocument> {
@@ -168,15 +173,14 @@ fn gemini(
 }
 
 /// `mcp: {allowed, excluded}` of Gemini CLI: which of the servers run.
+const KEPT_OUT: &[&[&str]] = &[&["allowed", "excluded"]];
+
 fn allowed(top: &mut Fields<'_>, sink: &mut Sink<'_>) -> (Vec<Spanned<String>>, Vec<Spanned<String>>) {
-    let Some(Value {
-        node: Node::Object(object),
-        ..
-    }) = top.take("mcp").map(|member| &member.value)
-    else {
+    let settings = top.take("mcp").map(|member| &member.value);
+    let Some(fields) = settings.and_then(|value| Fields::of(value, "`mcp`", sink)) else {
         return (Vec::new(), Vec::new());
     };
-    let mut fields = Fields::new(object, "`mcp`").under("mcp.");
+    let mut fields = fields.under("mcp.").guarding(KEPT_OUT);
     let lists = (fields.texts("allowed", sink), fields.texts("excluded", sink));
     for name in ["allowed", "excluded"] {
         fields.converted(name, "enabled", "a server that it keeps out is disabled");

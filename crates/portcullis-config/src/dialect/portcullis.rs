@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_types::AgentId;
+use portcullis_types::{AgentId, EgressRule};
 
 use super::mcp_servers::schema;
 use crate::{
@@ -37,6 +37,9 @@ const SERVER_RESTRICTS: &[&[&str]] = &[
     LIMITS,
 ];
 
+/// Fields of the hub that say how calls are decided, for the servers of all documents.
+const DECIDES: &[&str] = &["policies", "tier", "agents"];
+
 const LIMITS: &[&str] = &[
     "callsInFlight",
     "callsWaiting",
@@ -55,21 +58,30 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
     let lost_beside = is_refused(top, sink);
     let Some(fields) = Fields::of(&own.value, "`mcp`", sink) else {
         // What was to stand in it may stand beside it.
-        sink.leave_limits_unread();
+        sink.leave_all_unread();
         return None;
     };
     let mut fields = fields.under("mcp.").guarding(HUB_RESTRICTS);
     let profile = profile(own, &mut fields, sink);
-    let hub = hub(&mut fields, sink);
+    // One that is none allows nothing: whoever needs it is told so, and the others do without.
+    let allowed_hosts = egress_rules("allowedHosts", &mut fields, sink);
+    let before = sink.errors();
+    let mut hub = hub(allowed_hosts, &mut fields, sink);
     let servers = fields.take("servers");
+    let twice = root.duplicates.iter().any(|twice| twice.key.value == "mcp");
+    let of_all = |name: &str| name != "servers";
+    hub.broken = sink.errors() > before || twice || fields.object().says_twice(of_all);
+    let decides = DECIDES.iter().any(|name| fields.object().get(name).is_some());
     let lost = is_refused(fields, sink) || lost_beside;
     let servers = servers_of(own, servers, sink);
     // A profile that could not be read may have been the strict one: nothing of the document is used then.
     let used = servers.zip(profile).filter(|_| !hub.results.broken && !lost);
     // The limits hold for the servers of other documents too, and of a key that stands twice one is left out.
-    let twice = root.duplicates.iter().any(|twice| twice.key.value == "mcp");
     if twice || hub.results.broken || lost || (hub.results.stated && used.is_none()) {
         sink.leave_limits_unread();
+    }
+    if twice || lost || (decides && (used.is_none() || hub.broken)) {
+        sink.leave_deciding_unread();
     }
     let (servers, profile) = used?;
     Some(DraftDocument {
@@ -127,8 +139,7 @@ fn profile(own: &Member, fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option
     }
 }
 
-fn hub(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> HubDraft {
-    let allowed_hosts = egress_rules("allowedHosts", fields, sink);
+fn hub(allowed_hosts: Vec<Spanned<EgressRule>>, fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> HubDraft {
     let timeout = fields.number("timeoutMs", MAX_MILLISECONDS, sink);
     let policies = fields.text("policies", sink);
     let tier = fields
@@ -146,6 +157,7 @@ fn hub(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> HubDraft {
             }
         });
     HubDraft {
+        broken: false,
         allowed_hosts,
         timeout,
         policies,

@@ -28,6 +28,9 @@ pub(crate) struct Merge<'a> {
     launched: HashMap<Hash, ServerId>,
     /// Servers of strict documents so far.
     strict: usize,
+    /// Whether a document so far says how calls are decided, or may, and could not be read. It would have counted
+    /// before those that follow, and may have been the stricter one.
+    deciding_unread: bool,
 }
 
 struct Seen {
@@ -75,6 +78,7 @@ impl<'a> Merge<'a> {
             seen: HashMap::new(),
             launched: HashMap::new(),
             strict: 0,
+            deciding_unread: false,
         }
     }
 
@@ -95,8 +99,10 @@ impl<'a> Merge<'a> {
         let mut sink = Sink::new(&source);
         sink.problem(problem);
         let settings = &mut self.normalized.settings;
-        settings.limits_unread |= may_be_ours(document);
+        let may_be_ours = may_be_ours(document);
+        settings.limits_unread |= may_be_ours;
         settings.retention_unclear = true;
+        self.deciding_unread |= may_be_ours;
         self.normalized.diagnostics.extend(sink.finish());
     }
 
@@ -109,6 +115,7 @@ impl<'a> Merge<'a> {
         let settings = &mut self.normalized.settings;
         settings.limits_unread |= sink.limits_unread();
         settings.retention_unclear |= sink.limits_unread() || judged.is_none();
+        self.deciding_unread |= sink.deciding_unread();
         let fields = sink.take_fields();
         self.normalized.diagnostics.extend(sink.finish());
         Read { judged, fields }
@@ -121,15 +128,18 @@ impl<'a> Merge<'a> {
         draft: DraftDocument,
         sink: &mut Sink<'_>,
     ) -> Judged<'a> {
+        let before = sink.errors();
         let context = Context::of(document, &draft, self.options, self.environment, sink);
+        let broken = draft.hub.broken || sink.errors() > before;
         self.settings(&draft.hub, sink);
         let mut judgements = Vec::with_capacity(draft.servers.len());
         for server in &draft.servers {
             let own_errors = sink.own_errors();
-            let spec = build(server, &context, sink);
+            // They are judged all the same, for the sake of further errors.
+            let spec = build(server, &context, sink).filter(|_| !broken);
             judgements.push(match &spec {
                 Some(_) => Judgement::Starts,
-                None if server.broken || sink.own_errors() > own_errors => Judgement::Bad,
+                None if broken || server.broken || sink.own_errors() > own_errors => Judgement::Bad,
                 None => Judgement::Elsewhere,
             });
             if let Some(spec) = spec {
@@ -202,15 +212,36 @@ impl<'a> Merge<'a> {
     }
 
     fn settings(&mut self, hub: &HubDraft, sink: &mut Sink<'_>) {
-        let settings = &mut self.normalized.settings;
+        self.deciding(hub, sink);
+        self.limits(hub.results.clone(), sink);
+    }
+
+    /// What decides on calls: of a document either all of it or nothing.
+    fn deciding(&mut self, hub: &HubDraft, sink: &mut Sink<'_>) {
+        if sink.deciding_unread() {
+            return;
+        }
         let policies = hub.policies.as_ref().map(|policies| Spanned {
             value: PathBuf::from(&policies.value),
             span: policies.span,
         });
+        if self.deciding_unread {
+            let tier = hub.tier.as_ref().map(|tier| ("tier", tier.span));
+            let agents = hub.agents.as_ref().map(|agents| ("agents", agents.span));
+            let policies = policies.map(|policies| ("policies", policies.span));
+            for (name, span) in policies.into_iter().chain(tier).chain(agents) {
+                let message = format!(
+                    "`{name}` is not used: a document before this one may say otherwise, and cannot be read"
+                );
+                let help = "mend that document, or leave it out";
+                sink.error(Code::SettingConflict, span, message, help);
+            }
+            return;
+        }
+        let settings = &mut self.normalized.settings;
         set(&mut settings.policies, "policies", policies, sink);
         set(&mut settings.tier, "tier", hub.tier.clone(), sink);
         set(&mut settings.agents, "agents", hub.agents.clone(), sink);
-        self.limits(hub.results.clone(), sink);
     }
 
     /// What holds for results, and for the store of what is large in them.

@@ -5,6 +5,8 @@ mod corpus;
 #[cfg(test)]
 mod field_reports;
 #[cfg(test)]
+mod for_all;
+#[cfg(test)]
 mod imports;
 #[cfg(test)]
 mod laws;

@@ -1,10 +1,10 @@
 //! Rules that hold across documents, profiles and options.
 
-use std::time::Duration;
+use std::path::Path;
 
 use portcullis_config::{
-    BlobDurability, Code, Dialect, Document, HttpSpec, NoEnvironment, Normalized, Options, OversizeReplies,
-    ProcessLimits, Profile, ServerSpec, StdioSpec, TransportSpec, import, normalize,
+    Code, Dialect, Document, HttpSpec, NoEnvironment, Normalized, Options, ProcessLimits, Profile,
+    ServerSpec, StdioSpec, TransportSpec, normalize,
 };
 
 use crate::machine::Machine;
@@ -197,23 +197,6 @@ fn more_servers_than_a_strict_call_takes_are_counted_over_all_documents() {
     );
     assert_eq!(normalized.specs.len(), Options::STRICT_MAX_SERVERS);
     assert_eq!(codes(&normalized), [Code::TooManyServers, Code::TooManyServers]);
-}
-
-#[test]
-fn hub_wide_settings_come_from_the_first_document_that_has_them() {
-    let one = Document::new("one.yaml", "mcp:\n  servers: []\n  tier: plan\n");
-    let two = Document::new(
-        "two.yaml",
-        "mcp:\n  servers: []\n  tier: full_access\n  policies: p\n",
-    );
-    let normalized = normalize(&[one, two], &Options::default(), &NoEnvironment);
-    assert_eq!(codes(&normalized), [Code::SettingConflict]);
-    let tier = normalized.settings.tier.unwrap();
-    assert_eq!(
-        (tier.value.as_str(), tier.origin.file.as_str(), tier.origin.line),
-        ("plan", "one.yaml", 3)
-    );
-    assert_eq!(normalized.settings.policies.unwrap().value.to_str(), Some("p"));
 }
 
 #[test]
@@ -430,194 +413,6 @@ fn the_code_form_has_its_defaults_and_its_number_of_servers() {
     );
 }
 
-const HUB: &str = "mcp:\n  results: {maxReplyBytes: 100000, oversize: reject, dataUrlMinBytes: 64}\n  blobs:\n    \
-                   durability: none\n    quotaBytes: 1000000\n    maxBlobBytes: 500000\n    retentionSeconds: 60\n    \
-                   sessionSeconds: 90\n  servers: [{name: a, command: /usr/bin/node}]\n";
-
-#[test]
-fn results_and_their_store_are_settings_of_the_hub_in_either_profile() {
-    for profile in ["desktop", "strict"] {
-        let text = HUB.replacen("mcp:\n", &format!("mcp:\n  profile: {profile}\n"), 1);
-        let normalized = run("a.yaml", &text, &Options::default());
-        assert_eq!(normalized.diagnostics, []);
-        let (results, blobs) = (normalized.settings.results, normalized.settings.blobs);
-        assert_eq!(results.max_reply_bytes.unwrap().value, 100_000);
-        assert_eq!(results.oversize.unwrap().value, OversizeReplies::Reject);
-        assert_eq!(results.data_url_min_bytes.unwrap().value, 64);
-        assert_eq!(blobs.durability.unwrap().value, BlobDurability::None);
-        let quota = blobs.quota_bytes.unwrap();
-        assert_eq!((quota.value, quota.origin.line), (1_000_000, 6));
-        assert_eq!(blobs.max_blob_bytes.unwrap().value, 500_000);
-        assert_eq!(blobs.retention.unwrap().value, Duration::from_secs(60));
-        assert_eq!(blobs.session.unwrap().value, Duration::from_secs(90));
-    }
-    let nothing = run("a.yaml", "mcp: {servers: []}\n", &Options::default());
-    assert_eq!(nothing.settings.results, Default::default());
-    assert_eq!(nothing.settings.blobs, Default::default());
-}
-
-/// What could not be read may have been a limit: without it more would be let through than was meant.
-#[test]
-fn of_a_document_whose_limits_cannot_be_read_nothing_is_used() {
-    for (good, bad, code, told) in [
-        (
-            "quotaBytes: 1000000",
-            "quotaBytes: 1 GB",
-            Code::WrongType,
-            "whole number",
-        ),
-        (
-            "quotaBytes: 1000000",
-            "quotaBytes: 0",
-            Code::BadValue,
-            "from 1 to 18446744073709551615",
-        ),
-        (
-            "quotaBytes: 1000000",
-            "quotaBytes: -5",
-            Code::BadValue,
-            "from 1 to",
-        ),
-        (
-            "maxReplyBytes: 100000",
-            "maxReplyBytes: 67108865",
-            Code::BadValue,
-            "1 to 67108864",
-        ),
-        (
-            "oversize: reject",
-            "oversize: cut",
-            Code::BadValue,
-            "`spill` or `reject`",
-        ),
-        (
-            "durability: none",
-            "durability: always",
-            Code::BadValue,
-            "`fsync`, `group` or `none`",
-        ),
-        (
-            "retentionSeconds: 60",
-            "retentionSeconds: 7d",
-            Code::WrongType,
-            "whole number",
-        ),
-        (
-            "retentionSeconds: 60",
-            "retentionSeconds: 315360001",
-            Code::BadValue,
-            "315360000",
-        ),
-        (
-            "sessionSeconds: 90",
-            "quotaBytes: 5",
-            Code::DuplicateKey,
-            "keep one",
-        ),
-        (
-            "results: {maxReplyBytes: 100000, oversize: reject, dataUrlMinBytes: 64}",
-            "results: 5",
-            Code::WrongType,
-            "",
-        ),
-    ] {
-        let normalized = run("a.yaml", &HUB.replace(good, bad), &Options::default());
-        let [found] = &normalized.diagnostics[..] else {
-            panic!("{bad}: {:?}", normalized.diagnostics)
-        };
-        assert_eq!(found.code, code, "{bad}");
-        assert!(found.help.contains(told), "{bad}: {}", found.help);
-        assert!(normalized.specs.is_empty(), "{bad}");
-        assert_eq!(normalized.settings.blobs, Default::default(), "{bad}");
-        assert!(normalized.settings.limits_unread, "{bad}");
-    }
-}
-
-/// They hold for the whole hub, so whoever starts the servers of another document must know that they are missing.
-#[test]
-fn limits_that_got_lost_with_their_document_are_told_beside_another() {
-    let other = Document::new(
-        "two.yaml",
-        "mcp: {servers: [{name: b, command: /usr/bin/node}]}\n",
-    );
-    let check = |text: &str, limits_unread: bool, retention_unclear: bool| {
-        for first in [true, false] {
-            let mut documents = [Document::new("one.yaml", text), other.clone()];
-            if !first {
-                documents.reverse();
-            }
-            let normalized = normalize(&documents, &Options::default(), &Machine::default());
-            let settings = normalized.settings;
-            assert_eq!(
-                (settings.limits_unread, settings.retention_unclear),
-                (limits_unread, retention_unclear),
-                "{text}"
-            );
-            assert!(!normalized.specs.is_empty(), "{text}");
-        }
-    };
-    check(&HUB.replace("1000000", "1 GB"), true, true);
-    check(
-        &HUB.replace("  servers:", "  profile: strikt\n  servers:"),
-        true,
-        true,
-    );
-    check(
-        &HUB.replace("[{name: a, command: /usr/bin/node}]", "5"),
-        true,
-        true,
-    );
-    check(&HUB.replace("servers:", "serverz:"), true, true);
-    check(&format!("{HUB}mcp: {{servers: []}}\n"), true, true);
-    // Its indentation got lost, its brackets are of the wrong kind.
-    check("mcp:\nservers: []\nblobs: {quotaBytes: 9}\n", true, true);
-    check("mcp:\n- servers: []\n- blobs: {quotaBytes: 9}\n", true, true);
-    check(
-        r#"{"mcp": {"servers": {"a": {"command": "/x"}}, "blobs": {"quotaBytes": 9}}}"#,
-        true,
-        true,
-    );
-    // Misspelt, or in the wrong place.
-    for (good, bad) in [
-        ("quotaBytes", "quotaByte"),
-        ("results:", "reslts:"),
-        ("blobs:", "Blob:"),
-        ("  blobs:", "  quota_bytes: 9\n  blobs:"),
-        ("  servers:", "  limits: {tools: 1}\n  servers:"),
-        ("  servers:", "  profil: strict\n  servers:"),
-        ("mcp:", "maxReplyBytes: 9\nmcp:"),
-    ] {
-        check(&HUB.replacen(good, bad, 1), true, true);
-    }
-    // Nothing is known of it, and it may have had some.
-    for text in [
-        "mcp: {servers: [",
-        "[mcp.blobs]\nquotaBytes = ",
-        r#"{"mcp": {"servers": []}, "mcpServers": {}}"#,
-        "mpc: {servers: [], blobs: {quotaBytes: 9}}",
-        "\u{feff}\r\n",
-        "mcp: [[[[",
-    ] {
-        check(text, true, true);
-    }
-    check(&"x".repeat(5 << 20), false, true);
-    check(&format!("mcp: {}", "x".repeat(5 << 20)), true, true);
-    // Another client's, by all that can be told, and those have none; what is collected cannot be brought back, though.
-    for text in [
-        r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "mcp-remote", "@acme/mcp"]}"#,
-        r#"{"mcpServer": {"a": {"command": "npx"}}}"#,
-        "{}",
-        "# none yet\n",
-        "mcp: {servers: [], profile: strikt}",
-    ] {
-        check(text, false, true);
-    }
-    // What is wrong with a server, or is of this machine, is no limit.
-    check(HUB, false, false);
-    check(&HUB.replace("/usr/bin/node", "/usr/bin/none"), false, false);
-    check(&HUB.replace("command: /usr/bin/node", "command: 5"), false, false);
-}
-
 /// It costs that server; a name that is like none of them is only told.
 #[test]
 fn a_server_does_not_start_without_what_was_to_restrict_it() {
@@ -660,95 +455,6 @@ fn many_fields_of_ones_own_are_only_told() {
     assert_eq!(normalized.specs.len(), 200);
 }
 
-#[test]
-fn two_retentions_leave_open_which_is_meant() {
-    let hub = |seconds: u64| format!("mcp: {{servers: [], blobs: {{retentionSeconds: {seconds}}}}}\n");
-    for (second, is_unclear) in [(60, false), (61, true)] {
-        let documents = [
-            Document::new("one.yaml", hub(60)),
-            Document::new("two.yaml", hub(second)),
-        ];
-        let normalized = normalize(&documents, &Options::default(), &Machine::default());
-        assert_eq!(normalized.settings.retention_unclear, is_unclear, "{second}");
-        let messages: Vec<_> = normalized
-            .diagnostics
-            .iter()
-            .map(|found| &found.message)
-            .collect();
-        let told = |message: &&String| message.ends_with("so nothing is collected by either");
-        assert_eq!(messages.len(), usize::from(is_unclear), "{messages:?}");
-        assert!(messages.iter().all(told), "{messages:?}");
-    }
-}
-
-#[test]
-fn an_import_keeps_what_is_said_of_results() {
-    let document = Document::new("a.yaml", HUB);
-    let imported = import(&document, &Options::default(), &Machine::default());
-    let values = |text: &str| {
-        let settings = run("a.yaml", text, &Options::default()).settings;
-        let (results, blobs) = (settings.results, settings.blobs);
-        (
-            results.max_reply_bytes.map(|set| set.value),
-            results.oversize.map(|set| set.value),
-            results.data_url_min_bytes.map(|set| set.value),
-            blobs.durability.map(|set| set.value),
-            blobs.quota_bytes.map(|set| set.value),
-            blobs.max_blob_bytes.map(|set| set.value),
-            (
-                blobs.retention.map(|set| set.value),
-                blobs.session.map(|set| set.value),
-            ),
-        )
-    };
-    assert_eq!(values(&imported.config), values(HUB), "{}", imported.config);
-}
-
-#[test]
-fn a_misspelt_limit_is_found_and_one_that_cannot_hold_is_told() {
-    let misspelt = HUB
-        .replace("quotaBytes", "quotaByte")
-        .replace("oversize", "oversized");
-    let normalized = run("a.yaml", &misspelt, &Options::default());
-    assert_eq!(codes(&normalized), [Code::UnknownField; 2]);
-    assert!(normalized.specs.is_empty() && normalized.has_errors());
-    let helps: Vec<_> = normalized
-        .diagnostics
-        .iter()
-        .map(|found| found.help.as_str())
-        .collect();
-    assert_eq!(helps, ["did you mean `oversize`?", "did you mean `quotaBytes`?"]);
-    let normalized = run("a.yaml", &HUB.replace("500000", "2000000"), &Options::default());
-    assert_eq!(codes(&normalized), [Code::IgnoredField]);
-    assert!(!normalized.has_errors());
-    // Of two documents the first counts, field by field.
-    let second = HUB
-        .replace("1000000", "9")
-        .replace("/usr/bin/node", "/usr/bin/npx");
-    let documents = [
-        Document::new("one.yaml", "mcp: {servers: [], blobs: {quotaBytes: 7}}\n"),
-        Document::new(
-            "two.yaml",
-            second.replace("maxBlobBytes: 500000", "maxBlobBytes: 8"),
-        ),
-    ];
-    let normalized = normalize(&documents, &Options::default(), &Machine::default());
-    assert_eq!(codes(&normalized), [Code::SettingConflict]);
-    assert!(
-        normalized.diagnostics[0]
-            .message
-            .contains("`blobs.quotaBytes` has another value")
-    );
-    let blobs = normalized.settings.blobs;
-    assert_eq!(
-        (
-            blobs.quota_bytes.unwrap().value,
-            blobs.max_blob_bytes.unwrap().value
-        ),
-        (7, 8)
-    );
-}
-
 /// What a host gives in code is what a document gives that says as little.
 #[test]
 fn a_server_that_says_no_more_is_the_same_in_code() {
@@ -778,4 +484,26 @@ fn a_server_that_says_no_more_is_the_same_in_code() {
         assert_eq!(*spec, given);
         assert_eq!(spec.fingerprint(), given.fingerprint());
     }
+}
+
+#[test]
+fn a_program_is_looked_up_in_the_path_that_a_file_of_variables_gives() {
+    let mut machine = Machine::default();
+    machine.files.push(("/own.env", "PATH=/opt/tools/bin\n"));
+    let text = "mcp: {servers: [{name: a, command: tool, envFile: /own.env}, {name: b, command: node, envFile: /own.env}]}\n";
+    let normalized = normalize(&[Document::new("a.yaml", text)], &Options::default(), &machine);
+    let [TransportSpec::Stdio(found)] = &normalized
+        .specs
+        .iter()
+        .map(|spec| spec.transport.clone())
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("{:?}", normalized.diagnostics)
+    };
+    assert_eq!(found.program, Path::new("/opt/tools/bin/tool"));
+    let [missing] = &normalized.diagnostics[..] else {
+        panic!("{:?}", normalized.diagnostics)
+    };
+    assert_eq!(missing.code, Code::ProgramNotFound);
+    assert!(missing.message.contains("`envFile`"), "{}", missing.message);
 }
