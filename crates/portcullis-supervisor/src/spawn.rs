@@ -7,7 +7,7 @@ mod group;
 #[cfg(target_os = "linux")]
 mod warden;
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{fmt, io, path::Path, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use tokio::{
@@ -27,7 +27,7 @@ pub trait Spawner: Send + Sync + fmt::Debug {
     /// no process.
     ///
     /// # Errors
-    /// What the operating system says, with the program's path.
+    /// What the operating system says, with the program's path; where it is not the program that is missing, what is.
     fn spawn<'a>(
         &'a self,
         plan: &'a SpawnPlan,
@@ -42,6 +42,25 @@ pub(crate) fn default_spawner() -> Arc<dyn Spawner> {
         return Arc::new(WardenSpawner::new(program.clone()));
     }
     Arc::new(GroupSpawner)
+}
+
+/// What a spawner says of a working directory that it cannot enter.
+fn not_entered(cwd: &Path, error: &io::Error) -> String {
+    format!(
+        "its working directory `{}` cannot be entered: {error}",
+        cwd.display()
+    )
+}
+
+/// What a spawner says of a program that it cannot execute. The operating system has one error for a program that is
+/// missing and for one whose interpreter is.
+fn not_executed(program: &Path, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::NotFound && program.exists() {
+        return format!(
+            "it is there, and what would run it is not, the program of its `#!` line or its loader: {error}"
+        );
+    }
+    error.to_string()
 }
 
 /// How long a child is given at each step of being stopped.

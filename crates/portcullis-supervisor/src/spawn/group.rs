@@ -29,7 +29,7 @@ use other::{Exit, Group};
 #[cfg(unix)]
 use unix::{Exit, Group};
 
-use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence};
+use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence, not_entered, not_executed};
 use crate::environment::SpawnPlan;
 
 /// Process groups: what every Unix offers without help. On other systems, the process alone.
@@ -74,12 +74,9 @@ impl GroupSpawner {
         if let Some(cwd) = &plan.cwd {
             command.current_dir(cwd);
         }
-        let mut child = command.spawn().map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("cannot start `{}`: {error}", plan.program.display()),
-            )
-        })?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| io::Error::other(cannot(plan, &error)))?;
         let pipes = (
             child.stdin.take(),
             child.stdout.take(),
@@ -103,6 +100,17 @@ impl GroupSpawner {
             },
         })
     }
+}
+
+/// Why there is no child. One error tells of all that comes before the program runs: which part it was is looked up.
+fn cannot(plan: &SpawnPlan, error: &io::Error) -> String {
+    // Whatever keeps a folder from being entered keeps what is in it from being looked at.
+    let not_entered = plan.cwd.as_deref().and_then(|cwd| {
+        let error = std::fs::metadata(cwd.join(".")).err()?;
+        Some(not_entered(cwd, &error))
+    });
+    let reason = not_entered.unwrap_or_else(|| not_executed(&plan.program, error));
+    format!("cannot start `{}`: {reason}", plan.program.display())
 }
 
 /// Waits for the child's end or for the order to stop it, and reports when the group is gone.

@@ -4,6 +4,7 @@ use std::{
     error::Error as _,
     io,
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
+    path::PathBuf,
     pin::pin,
     process::ExitStatus,
     time::Duration,
@@ -21,7 +22,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence};
+use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence, not_entered, not_executed};
 use crate::environment::SpawnPlan;
 
 /// How long a keeper may take to start a server. It takes a few milliseconds.
@@ -60,8 +61,12 @@ impl WardenSpawner {
         let cannot =
             |reason: &dyn std::fmt::Display| format!("cannot start `{}`: {reason}", plan.program.display());
         let failed = |error: Error| io::Error::other(cannot(&with_source(&error)));
+        let cwd = working_directory(plan).map_err(|error| {
+            let reason = format!("the hub's own working directory cannot be told: {error}");
+            io::Error::other(cannot(&reason))
+        })?;
         let order = self
-            .order(plan, stop)?
+            .order(plan, cwd.clone(), stop)
             .encode()
             .map(SecretSlice::from)
             .map_err(failed)?;
@@ -77,11 +82,11 @@ impl WardenSpawner {
             Ok(Ok(Report::Failed { step, errno })) => {
                 let error = io::Error::from_raw_os_error(errno);
                 let reason = match step {
-                    Step::Program => error.to_string(),
-                    Step::WorkingDirectory => format!("its working directory cannot be entered: {error}"),
+                    Step::Program => not_executed(&plan.program, &error),
+                    Step::WorkingDirectory => not_entered(&cwd, &error),
                     Step::Order => "the warden is of another version".to_owned(),
                 };
-                return Err(io::Error::new(error.kind(), cannot(&reason)));
+                return Err(io::Error::other(cannot(&reason)));
             }
             Ok(_) => return Err(io::Error::other(cannot(&"its keeper ended before it ran"))),
             Err(_) => {
@@ -104,15 +109,10 @@ impl WardenSpawner {
         })
     }
 
-    fn order(&self, plan: &SpawnPlan, stop: StopSequence) -> io::Result<Order> {
-        let cwd = match &plan.cwd {
-            Some(cwd) => cwd.clone(),
-            // The warden's own is none that anybody asked for.
-            None => std::env::current_dir()?,
-        };
+    fn order(&self, plan: &SpawnPlan, cwd: PathBuf, stop: StopSequence) -> Order {
         let variable =
             |(name, value): (&String, &secrecy::SecretString)| (name.into(), value.expose_secret().into());
-        Ok(Order {
+        Order {
             program: plan.program.clone(),
             args: plan.args.clone(),
             environment: plan.environment.iter().map(variable).collect(),
@@ -120,7 +120,7 @@ impl WardenSpawner {
             limits: self.limits_of(plan),
             after_eof: stop.after_eof,
             after_term: stop.after_term,
-        })
+        }
     }
 
     /// The plan's limits; where it has none, those for all.
@@ -161,6 +161,11 @@ impl Spawner for WardenSpawner {
     ) -> BoxFuture<'a, io::Result<SpawnedProcess>> {
         Box::pin(self.start(plan, stop))
     }
+}
+
+/// Where a plan's server starts: the warden's own directory is none that anybody asked for.
+fn working_directory(plan: &SpawnPlan) -> io::Result<PathBuf> {
+    plan.cwd.clone().map_or_else(std::env::current_dir, Ok)
 }
 
 /// Waits for the server's end or for the order to stop it, and reports when nothing of it is left. Dropped, however
@@ -217,16 +222,19 @@ mod tests {
 
     use super::*;
 
-    fn ordered(spawner: &WardenSpawner, cwd: Option<&str>, limits: ProcessLimits) -> Order {
-        let plan = SpawnPlan {
+    fn plan(cwd: Option<&str>, limits: ProcessLimits) -> SpawnPlan {
+        SpawnPlan {
             program: "/bin/true".into(),
             args: Vec::new(),
             environment: Default::default(),
             cwd: cwd.map(Into::into),
             limits,
             secrets: Vec::new(),
-        };
-        spawner.order(&plan, StopSequence::default()).unwrap()
+        }
+    }
+
+    fn ordered(spawner: &WardenSpawner, limits: ProcessLimits) -> Order {
+        spawner.order(&plan(None, limits), "/".into(), StopSequence::default())
     }
 
     #[test]
@@ -238,7 +246,7 @@ mod tests {
             ..Limits::default()
         };
         let spawner = WardenSpawner::new(Program::Itself).limits(all);
-        let none = ordered(&spawner, None, ProcessLimits::default());
+        let none = ordered(&spawner, ProcessLimits::default());
         assert_eq!(none.limits, all);
         let own = ProcessLimits {
             open_files: Some(100),
@@ -250,14 +258,13 @@ mod tests {
             cpu_seconds: Some(7),
             ..all
         };
-        assert_eq!(ordered(&spawner, None, own).limits, expected);
+        assert_eq!(ordered(&spawner, own).limits, expected);
     }
 
     #[test]
     fn without_a_directory_of_its_own_a_server_starts_in_the_hubs() {
-        let spawner = WardenSpawner::new(Program::Itself);
-        let none = ProcessLimits::default();
-        assert_eq!(ordered(&spawner, Some("/usr"), none).cwd, Some("/usr".into()));
-        assert_eq!(ordered(&spawner, None, none).cwd, std::env::current_dir().ok());
+        let of = |cwd| working_directory(&plan(cwd, ProcessLimits::default())).ok();
+        assert_eq!(of(Some("/usr")), Some("/usr".into()));
+        assert_eq!(of(None), std::env::current_dir().ok());
     }
 }

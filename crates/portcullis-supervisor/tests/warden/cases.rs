@@ -3,10 +3,16 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
     panic::UnwindSafe,
+    path::Path,
     process::{Child, ChildStdout, Stdio},
     time::{Duration, Instant},
 };
+
+use portcullis_config::{NoEnvironment, StdioSpec};
+use portcullis_supervisor::{GroupSpawner, SpawnPlan, Spawner, StopSequence, WardenSpawner};
+use portcullis_warden::Program;
 
 use crate::{
     hub::OPEN_FILES,
@@ -16,11 +22,62 @@ use crate::{
 };
 
 /// One for each way in which a hub ends.
-pub(crate) fn all() -> impl Iterator<Item = (String, impl FnOnce() + UnwindSafe)> {
+pub(crate) fn all() -> impl Iterator<Item = (String, Box<dyn FnOnce() + UnwindSafe>)> {
+    type Case = Box<dyn FnOnce() + UnwindSafe>;
     let modes = ["close", "drop", "panic", "killed"];
-    modes
-        .into_iter()
-        .map(|mode| (format!("nothing_survives_{mode}"), move || check(mode)))
+    let endings = modes.into_iter().map(|mode| {
+        (
+            format!("nothing_survives_{mode}"),
+            Box::new(move || check(mode)) as Case,
+        )
+    });
+    let missing = "what_is_missing_is_named".to_owned();
+    endings.chain([(missing, Box::new(name_what_is_missing) as Case)])
+}
+
+/// Each spawner says whether it is the program that is missing, its interpreter or its working directory.
+fn name_what_is_missing() {
+    let folder = std::env::temp_dir().join(new_mark());
+    fs::create_dir(&folder).unwrap();
+    let script = folder.join("script");
+    fs::write(&script, "#!/nowhere/to/be/found\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let missing = folder.join("missing");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let spawners: [&dyn Spawner; 2] = [&GroupSpawner, &WardenSpawner::new(Program::Itself)];
+        for spawner in spawners {
+            for (program, cwd, told) in [
+                (Path::new("/bin/true"), missing.clone(), "its working directory `"),
+                (Path::new("/bin/true"), script.clone(), "its working directory `"),
+                (&missing, folder.clone(), "No such file"),
+                (&missing, missing.clone(), "its working directory `"),
+                (&script, folder.clone(), "what would run it is not"),
+            ] {
+                let none: [&str; 0] = [];
+                let spec = StdioSpec {
+                    cwd: Some(cwd.clone()),
+                    ..StdioSpec::new(program, none)
+                };
+                let plan = SpawnPlan::resolve(&spec, &NoEnvironment).unwrap();
+                let error = match spawner.spawn(&plan, StopSequence::default()).await {
+                    Ok(_) => panic!("{spawner:?} started {program:?} in {cwd:?}"),
+                    Err(error) => error.to_string(),
+                };
+                assert!(error.contains(told), "{spawner:?}: {error}");
+                let names_folder = error.contains(&format!("`{}`", cwd.display()));
+                assert_eq!(
+                    names_folder,
+                    told.starts_with("its working"),
+                    "{spawner:?}: {error}"
+                );
+            }
+        }
+    });
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A hub that ends in `mode`, as root where this is root and as nobody, with a server of each kind.
