@@ -1,5 +1,7 @@
 //! From a spec to a live connection: resolve, spawn or reach, shake hands, list tools, each with its deadline.
 
+mod watched;
+
 use std::{fmt, future::ready, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
@@ -8,7 +10,7 @@ use portcullis_config::{Protocol, Sources, TransportSpec};
 use portcullis_egress::EgressRules;
 use rmcp::{
     RoleClient,
-    model::{ClientJsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage},
+    model::ProtocolVersion,
     service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle_and_ct},
     transport::Transport,
 };
@@ -26,16 +28,17 @@ use crate::{
     elicitation::ElicitationResponder,
     environment::{SpawnPlan, UnresolvedField},
     gate::Gate,
-    http::{Complaint, HttpError, HttpTerms, connect_http},
+    http::{Complaint, HttpError, HttpTerms, ParamCache, connect_http},
     listen::watch_tools,
     service::ClientService,
     spawn::{ProcessHandle, SpawnedProcess, Spawner, StopSequence},
     stderr::StderrRing,
     strings::StringSpool,
-    tools::{ListError, ToolList, list_tools},
+    tools::{ToolList, list_tools},
     transport::{OUTPUT_CLOSED, StdioTransport},
     upstream::Upstream,
 };
+use watched::Watched;
 
 /// How long the newer era's `server/discover` may take before the older handshake is tried. The SDK's own probe
 /// has a fixed 10 s.
@@ -130,20 +133,14 @@ pub(crate) struct Established {
     pub(crate) connection: Arc<Connection>,
     pub(crate) tools: ToolList,
     pub(crate) tools_changed: Arc<Notify>,
-    pub(crate) era: Era,
     /// What the next connection is to know.
     pub(crate) memory: EraMemory,
     pub(crate) process: Option<ProcessHandle>,
     pub(crate) stderr: StderrRing,
     /// What the HTTP client last heard that was no answer.
     pub(crate) complaint: Complaint,
-}
-
-impl Established {
-    /// Whether arguments go into headers here, which tools may then only name properly: over HTTP, in the newer era.
-    pub(crate) fn promotes_headers(&self) -> bool {
-        self.era == Era::Modern && self.process.is_none()
-    }
+    /// Who is to be told which arguments go into headers; none where none do.
+    pub(crate) params: Option<Arc<ParamCache>>,
 }
 
 impl Drop for Established {
@@ -173,8 +170,8 @@ pub(crate) enum ConnectError {
     TimedOut { after: Duration, stderr: Option<String> },
     #[error("the handshake failed: {reason}{}", said(.stderr))]
     Handshake { reason: String, stderr: Option<String> },
-    #[error("{error}{}", .heard.as_ref().map(|heard| format!(": {heard}")).unwrap_or_default())]
-    List { error: ListError, heard: Option<String> },
+    #[error("{reason}{}", .heard.as_ref().map(|heard| format!(": {heard}")).unwrap_or_default())]
+    List { reason: String, heard: Option<String> },
 }
 
 fn said(stderr: &Option<String>) -> String {
@@ -310,11 +307,13 @@ fn attempt<'a>(
                 process: Some(spawned.process),
                 stderr,
                 complaint,
+                params: None,
             };
             let shaking: BoxFuture<'static, _> = Box::pin(handshake.shake(transport, link));
             shaking.await
         }),
         TransportSpec::Http(http) => {
+            let params = Arc::<ParamCache>::default();
             let terms = HttpTerms {
                 hub: around.egress.clone(),
                 log: upstream.shared().egress.clone(),
@@ -324,18 +323,17 @@ fn attempt<'a>(
                 complaint: complaint.clone(),
                 spool: around.spool.clone(),
                 counters: Arc::clone(&upstream.shared().wire),
+                params: Arc::clone(&params),
             };
             match connect_http(http, around.sources.as_ref(), terms) {
                 Ok(transport) => {
-                    let transport = Watched {
-                        inner: transport,
-                        closed: closed.clone(),
-                    };
+                    let transport = Watched::new(transport, closed.clone(), complaint.clone());
                     let link = Link {
                         closed,
                         process: None,
                         stderr: StderrRing::default(),
                         complaint,
+                        params: Some(params),
                     };
                     Box::pin(handshake.shake(transport, link))
                 }
@@ -357,6 +355,8 @@ struct Link {
     stderr: StderrRing,
     /// What the HTTP client last heard that was no answer.
     complaint: Complaint,
+    /// Over HTTP, who puts arguments into headers.
+    params: Option<Arc<ParamCache>>,
 }
 
 /// What a handshake is made with.
@@ -404,16 +404,17 @@ impl Handshake {
                 .as_ref()
                 .is_some_and(|tools| tools.list_changed == Some(true))
         });
-        let promotes_headers = self.era == Era::Modern && link.process.is_none();
+        // In the newer era alone, and tools may then only name them properly.
+        let params = link.params.clone().filter(|_| self.era == Era::Modern);
         let offers_tools = running
             .peer()
             .peer_info()
             .is_some_and(|info| info.capabilities.tools.is_some());
         let tools = match offers_tools {
-            true => list_tools(running.peer(), self.upstream.spec(), promotes_headers)
+            true => list_tools(running.peer(), self.upstream.spec(), params.as_deref())
                 .await
                 .map_err(|error| ConnectError::List {
-                    error,
+                    reason: link.without_secrets(&error.to_string()),
                     heard: link.complaint.last(),
                 })?,
             false => ToolList::default(),
@@ -444,11 +445,11 @@ impl Handshake {
             connection: Arc::new(connection),
             tools,
             tools_changed,
-            era: self.era,
             memory: EraMemory::default(),
             process: link.process,
             stderr: link.stderr,
             complaint: link.complaint,
+            params,
         })
     }
 }
@@ -480,9 +481,14 @@ impl Link {
             }
         }
         ConnectError::Handshake {
-            reason,
+            reason: self.without_secrets(&reason),
             stderr: self.stderr.last_line(),
         }
+    }
+
+    /// What the server said, without the values that it was given.
+    fn without_secrets(&self, text: &str) -> String {
+        self.complaint.without_secrets(&self.stderr.without_secrets(text))
     }
 }
 
@@ -531,40 +537,6 @@ fn close_when_it_ends(process: &ProcessHandle, closed: CancellationToken) {
         let _ = timeout(LAST_WORDS, closed.cancelled()).await;
         closed.cancel();
     });
-}
-
-/// A transport that says when it has ended, and ends when that is said elsewhere: over HTTP the SDK's own does
-/// neither. Its end is what ends the session at the server.
-struct Watched<T> {
-    inner: T,
-    closed: CancellationToken,
-}
-
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
-    type Error = T::Error;
-
-    fn send(
-        &mut self,
-        message: ClientJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        self.inner.send(message)
-    }
-
-    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        let message = tokio::select! {
-            message = self.inner.receive() => message,
-            () = self.closed.cancelled() => None,
-        };
-        if message.is_none() {
-            self.closed.cancel();
-        }
-        message
-    }
-
-    async fn close(&mut self) -> Result<(), T::Error> {
-        self.closed.cancel();
-        self.inner.close().await
-    }
 }
 
 #[cfg(test)]

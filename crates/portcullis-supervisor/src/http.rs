@@ -18,7 +18,7 @@ mod stream;
 
 pub(crate) use client::{Complaint, HttpTerms};
 pub(crate) use connect::{HttpError, connect_http};
-pub(crate) use param::param_headers;
+pub(crate) use param::{ParamCache, param_headers};
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -13,8 +14,8 @@ use rmcp::{
     RoleClient, Service,
     model::{
         ClientCapabilities, ClientConfig, ClientResult, ElicitResult, ElicitationAction,
-        ElicitationCapability, ErrorData, Implementation, ProgressToken, ProtocolVersion, ServerNotification,
-        ServerRequest,
+        ElicitationCapability, ErrorCode, ErrorData, Implementation, ProgressToken, ProtocolVersion,
+        ServerNotification, ServerRequest,
     },
     service::{NotificationContext, RequestContext},
 };
@@ -105,10 +106,25 @@ impl Service<RoleClient> for ClientService {
 
 fn method_not_found(method: &str) -> ErrorData {
     ErrorData::new(
-        rmcp::model::ErrorCode::METHOD_NOT_FOUND,
-        format!("`{method}` is not offered by this client"),
+        ErrorCode::METHOD_NOT_FOUND,
+        format!("`{}` is not offered by this client", shown(method)),
         None,
     )
+}
+
+/// The answer to a request of the server's that the SDK's types cannot hold.
+pub(crate) fn unreadable(method: &str, error: &dyn fmt::Display) -> ErrorData {
+    let text = format!(
+        "`{}` does not parse: {}",
+        shown(method),
+        shown(&error.to_string())
+    );
+    ErrorData::new(ErrorCode::INVALID_PARAMS, text, None)
+}
+
+/// Text of the server's as an answer to it says it: it is not kept and sent back whole, however long it is.
+fn shown(text: &str) -> String {
+    text.chars().take(200).flat_map(char::escape_debug).collect()
 }
 
 /// Which calls a progress notification renews.
@@ -148,5 +164,19 @@ pub(crate) struct ProgressWatch<'a> {
 impl Drop for ProgressWatch<'_> {
     fn drop(&mut self) {
         self.table.lock().remove(&self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_asks_for_is_not_sent_back_whole() {
+        let long = "x\n".repeat(1 << 20);
+        for answer in [method_not_found(&long), unreadable(&long, &long)] {
+            assert!(answer.message.len() < 1_000, "{}", answer.message.len());
+            assert!(answer.message.contains("`x\\nx"), "{}", answer.message);
+        }
     }
 }

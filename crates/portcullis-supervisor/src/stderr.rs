@@ -27,9 +27,16 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 /// The end of what a server wrote to its standard error. It is always read: a full pipe would block the server.
 #[derive(Clone, Default)]
 pub struct StderrRing {
-    bytes: Arc<Mutex<VecDeque<u8>>>,
+    kept: Arc<Mutex<Kept>>,
     /// Values that the server was given and may print: they are never shown.
     secrets: Arc<[SecretString]>,
+}
+
+/// The last bytes, and whether there were others before them.
+#[derive(Default)]
+struct Kept {
+    bytes: VecDeque<u8>,
+    is_cut: bool,
 }
 
 impl StderrRing {
@@ -40,7 +47,7 @@ impl StderrRing {
         mut ended: watch::Receiver<Option<String>>,
     ) -> Self {
         let ring = Self {
-            bytes: Arc::default(),
+            kept: Arc::default(),
             secrets: secrets.into(),
         };
         let writer = ring.clone();
@@ -57,15 +64,41 @@ impl StderrRing {
         ring
     }
 
-    /// What is kept, as text, without the values that the server's definition declares.
+    /// What is kept, as text, without the values that the server's definition declares: neither whole, nor what is left
+    /// of one where the text was cut, nor the start of one that is just being written.
     #[must_use]
     pub fn text(&self) -> String {
-        let bytes: Vec<u8> = self.lock().iter().copied().collect();
-        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        let (bytes, is_cut) = {
+            let kept = self.lock();
+            (kept.bytes.iter().copied().collect::<Vec<_>>(), kept.is_cut)
+        };
+        let text = self.without_secrets(&String::from_utf8_lossy(&bytes));
+        let mut shown = text.as_str();
+        if is_cut {
+            // What a character left that was cut itself.
+            shown = shown.trim_start_matches(char::REPLACEMENT_CHARACTER);
+            let left = self.longest(|secret| rest_at_start(shown, secret));
+            shown = shown.get(left..).unwrap_or_default();
+        }
+        let whole = shown.trim_end_matches(char::REPLACEMENT_CHARACTER);
+        match self.longest(|secret| start_at_end(whole, secret)) {
+            0 => shown.to_owned(),
+            begun => whole.get(..whole.len() - begun).unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// `text` without the values that the server's definition declares.
+    pub(crate) fn without_secrets(&self, text: &str) -> String {
+        let mut text = text.to_owned();
         for secret in self.secrets.iter() {
             text = text.replace(secret.expose_secret(), "[redacted]");
         }
         text
+    }
+
+    fn longest(&self, of: impl Fn(&str) -> usize) -> usize {
+        let all = self.secrets.iter().map(|secret| of(secret.expose_secret()));
+        all.max().unwrap_or_default()
     }
 
     /// The last line that says something, short and safe to print.
@@ -95,22 +128,44 @@ impl StderrRing {
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut ring = self.lock();
-        ring.extend(bytes);
-        let excess = ring.len().saturating_sub(RING_BYTES);
-        ring.drain(..excess);
+        let mut kept = self.lock();
+        kept.bytes.extend(bytes);
+        let excess = kept.bytes.len().saturating_sub(RING_BYTES);
+        kept.bytes.drain(..excess);
+        kept.is_cut |= excess > 0;
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<u8>> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         // No code panics while it holds the lock, and bytes are valid at every step.
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for StderrRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StderrRing({} bytes)", self.lock().len())
+        write!(f, "StderrRing({} bytes)", self.lock().bytes.len())
     }
+}
+
+/// How many bytes at the start of `text` are the end of `secret`, but not all of it.
+fn rest_at_start(text: &str, secret: &str) -> usize {
+    let rests = secret
+        .char_indices()
+        .skip(1)
+        .filter_map(|(at, _)| secret.get(at..));
+    let mut fitting = rests.filter(|rest| text.starts_with(rest));
+    fitting.next().map_or(0, str::len)
+}
+
+/// How many bytes at the end of `text` are the start of `secret`, but not all of it. A few letters of it say nothing, and
+/// stand everywhere.
+fn start_at_end(text: &str, secret: &str) -> usize {
+    const FEW: usize = 3;
+    let starts = secret.char_indices().rev().filter_map(|(at, _)| secret.get(..at));
+    let mut fitting = starts
+        .take_while(|start| start.len() > FEW)
+        .filter(|start| text.ends_with(start));
+    fitting.next().map_or(0, str::len)
 }
 
 #[cfg(test)]
@@ -208,11 +263,47 @@ mod tests {
     fn what_the_server_was_given_is_not_shown_although_it_prints_it() {
         let secrets = vec![SecretString::from("ghp_canary")];
         let ring = StderrRing {
-            bytes: Arc::default(),
+            kept: Arc::default(),
             secrets: secrets.into(),
         };
         ring.push(b"bad token ghp_canary\n");
         assert_eq!(ring.last_line().as_deref(), Some("bad token [redacted]"));
         assert!(!format!("{ring:?}").contains("canary"));
+    }
+
+    /// Where what is kept begins or ends is not for the server to choose, but it may try as often as it likes.
+    #[test]
+    fn no_part_of_what_the_server_was_given_is_left_at_the_edges() {
+        for secret in ["ghp_canary", "abcabcabc", "pässwörd-ß", "line one\nline two"] {
+            let ring = || StderrRing {
+                kept: Arc::default(),
+                secrets: vec![SecretString::from(secret)].into(),
+            };
+            for cut in 0..=secret.len() {
+                let before = ring();
+                before.push(secret.as_bytes());
+                before.push(&vec![b'.'; RING_BYTES - cut]);
+                let text = before.text();
+                let shown = text.trim_end_matches('.');
+                assert!(
+                    shown.is_empty() || shown == "[redacted]",
+                    "{secret} by {cut}: {shown}"
+                );
+                assert!(text.len() >= RING_BYTES - secret.len());
+
+                let after = ring();
+                after.push(b"said ");
+                after.push(secret.as_bytes().get(..cut).unwrap());
+                let text = after.text();
+                let shown = text.strip_prefix("said ").unwrap();
+                assert!(
+                    shown.is_empty() || shown == "[redacted]" || cut <= 4,
+                    "{secret} to {cut}: {shown}"
+                );
+            }
+            let plain = ring();
+            plain.push(b"nothing of it");
+            assert_eq!(plain.text(), "nothing of it");
+        }
     }
 }

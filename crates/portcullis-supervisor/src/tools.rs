@@ -1,19 +1,31 @@
 //! Listing a server's tools: pages, caps, and one bad tool that does not spoil the rest.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use portcullis_config::{Profile, ServerSpec};
+use portcullis_types::Hash;
 use rmcp::{
     RoleClient,
     model::{ClientRequest, ListToolsRequest, PaginatedRequestParams},
     service::{Peer, PeerRequestOptions, ServiceError},
 };
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::{connection::raw_result, http::param_headers};
+use crate::{
+    connection::raw_result,
+    http::{ParamCache, param_headers},
+};
 
 /// The most pages that are asked for in one listing.
 const MAX_PAGES: usize = 1_000;
@@ -21,6 +33,10 @@ const MAX_PAGES: usize = 1_000;
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 /// The most reports that one listing makes; the rest are counted.
 const MAX_REPORTS: usize = 64;
+/// The most entries of one page that are looked at: a page of nothing but commas holds more than memory should.
+const MAX_ENTRIES: usize = 1_000_000;
+/// The longest cursor that is sent back, in bytes.
+const MAX_CURSOR_BYTES: usize = 16 * 1024;
 /// How many entries are read before others are given their turn: a page may hold millions.
 const ENTRIES_A_TURN: usize = 1_000;
 
@@ -95,7 +111,7 @@ impl ToolLimit {
 #[derive(Deserialize)]
 struct Page<'a> {
     #[serde(borrow, default)]
-    tools: Vec<&'a RawValue>,
+    tools: Entries<'a>,
     #[serde(default, rename = "nextCursor")]
     next_cursor: Option<String>,
     // Hints, so that one of the wrong type costs nobody the list.
@@ -105,18 +121,58 @@ struct Page<'a> {
     cache_scope: Option<&'a RawValue>,
 }
 
-/// All pages, with one deadline for them together. Where arguments go into headers, `headers`, a tool that names them
-/// badly is dropped.
+/// The entries of one page, no more than are looked at.
+#[derive(Default)]
+struct Entries<'a> {
+    entries: Vec<&'a RawValue>,
+    more: bool,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of tools")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Entries<'de>, A::Error> {
+                let mut list = Entries::default();
+                while list.entries.len() < MAX_ENTRIES {
+                    let Some(entry) = seq.next_element()? else {
+                        return Ok(list);
+                    };
+                    list.entries.push(entry);
+                }
+                while seq.next_element::<IgnoredAny>()?.is_some() {
+                    list.more = true;
+                }
+                Ok(list)
+            }
+        }
+
+        deserializer.deserialize_seq(List)
+    }
+}
+
+/// All pages, with one deadline for them together. Where arguments go into headers, `headers` is told which, and a tool
+/// that names them badly is dropped.
 pub(crate) async fn list_tools(
     peer: &Peer<RoleClient>,
     spec: &ServerSpec,
-    headers: bool,
+    headers: Option<&ParamCache>,
 ) -> Result<ToolList, ListError> {
     let deadline = spec.timeouts.list;
     let list = timeout(deadline, list_pages(peer, ToolLimit::of(spec)))
         .await
         .map_err(|_| ListError::TimedOut(deadline))??;
-    Ok(if headers { list.with_good_headers() } else { list })
+    Ok(match headers {
+        Some(headers) => list.with_good_headers(headers),
+        None => list,
+    })
 }
 
 async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<ToolList, ListError> {
@@ -147,11 +203,14 @@ async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<ToolLis
         let page: Page<'_> = serde_json::from_str(&raw).map_err(ListError::Unreadable)?;
         listing.hints(page.ttl_ms, page.cache_scope);
         let mut next = page.next_cursor;
-        for entries in page.tools.chunks(ENTRIES_A_TURN) {
+        for entries in page.tools.entries.chunks(ENTRIES_A_TURN) {
             for tool in entries {
                 listing.add(tool.get())?;
             }
             tokio::task::yield_now().await;
+        }
+        if page.tools.more {
+            listing.too_many()?;
         }
         if listing.full {
             next = None;
@@ -159,7 +218,13 @@ async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<ToolLis
         let Some(next) = next else {
             return Ok(listing.finish());
         };
-        if !seen.insert(next.clone()) {
+        if next.len() > MAX_CURSOR_BYTES {
+            listing.report(format!(
+                "a cursor has more than {MAX_CURSOR_BYTES} bytes; the listing ends here"
+            ));
+            return Ok(listing.finish());
+        }
+        if !seen.insert(Hash::of(next.as_bytes())) {
             listing.report(format!(
                 "the cursor `{}` came again; the listing ends here",
                 excerpt(&next)
@@ -177,15 +242,22 @@ async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<ToolLis
 impl ToolList {
     /// MCP 2026-07-28, streamable HTTP (SEP-2243): a tool whose `x-mcp-header` annotations break the rules is not to
     /// be offered.
-    fn with_good_headers(mut self) -> Self {
+    fn with_good_headers(mut self, cache: &ParamCache) -> Self {
         let reports = &mut self.reports;
+        let mut all = HashMap::new();
         self.tools.retain(|tool| match param_headers(&tool.definition) {
-            Ok(_) => true,
+            Ok(headers) => {
+                if !headers.is_empty() {
+                    all.insert(tool.name.clone(), headers.into());
+                }
+                true
+            }
             Err(why) => {
                 reports.push(format!("the tool `{}` was dropped: {why}", excerpt(&tool.name)));
                 false
             }
         });
+        cache.replace(all);
         self
     }
 }
@@ -239,13 +311,22 @@ impl Listing {
 
     /// Whether there is room for one more; the list is full where there is none.
     fn check_room(&mut self) -> Result<(), ListError> {
-        let tools = self.list.tools.len();
-        let (many, large) = (tools >= self.limit.tools, self.bytes > MAX_BYTES);
+        let (many, large) = (self.list.tools.len() >= self.limit.tools, self.bytes > MAX_BYTES);
         match (many, large) {
-            (false, false) => return Ok(()),
-            (true, _) if self.limit.strict => return Err(ListError::TooMany { tools }),
-            (_, true) if self.limit.strict => return Err(ListError::TooLarge),
-            _ => {}
+            (false, false) => Ok(()),
+            (false, true) if self.limit.strict => Err(ListError::TooLarge),
+            _ => self.too_many(),
+        }
+    }
+
+    /// The rest is not looked at.
+    fn too_many(&mut self) -> Result<(), ListError> {
+        if self.full {
+            return Ok(());
+        }
+        let tools = self.list.tools.len();
+        if self.limit.strict {
+            return Err(ListError::TooMany { tools });
         }
         self.full = true;
         self.report(format!(
@@ -415,6 +496,59 @@ mod tests {
             ..DESKTOP
         };
         assert!(matches!(list_within(strict, &[&huge]), Err(ListError::TooLarge)));
+    }
+
+    #[test]
+    fn of_a_page_that_is_all_commas_so_many_entries_are_looked_at() {
+        for (entries, more) in [
+            (0, false),
+            (MAX_ENTRIES, false),
+            (MAX_ENTRIES + 1, true),
+            (3 * MAX_ENTRIES, true),
+        ] {
+            let page = format!(r#"{{"tools":[{}]}}"#, vec!["0"; entries].join(","));
+            let page: Page<'_> = serde_json::from_str(&page).unwrap();
+            let kept = page.tools.entries.len();
+            assert_eq!(
+                (kept, page.tools.more),
+                (entries.min(MAX_ENTRIES), more),
+                "{entries}"
+            );
+        }
+        for page in ["{}", r#"{"tools":[]}"#] {
+            assert!(serde_json::from_str::<Page<'_>>(page).is_ok(), "{page}");
+        }
+        for page in [r#"{"tools":null}"#, r#"{"tools":{}}"#, r#"{"tools":[}"#] {
+            assert!(serde_json::from_str::<Page<'_>>(page).is_err(), "{page}");
+        }
+        let mut listing = Listing::new(DESKTOP);
+        listing.too_many().unwrap();
+        listing.too_many().unwrap();
+        assert_eq!(listing.finish().reports.len(), 1);
+        let strict = ToolLimit {
+            strict: true,
+            ..DESKTOP
+        };
+        assert!(Listing::new(strict).too_many().is_err());
+    }
+
+    /// What a server lists beyond what is offered must not be remembered either, however often it is listed.
+    #[test]
+    fn headers_are_remembered_of_offered_tools_alone_and_forgotten_with_them() {
+        let schema = r#""inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"Region"}}}"#;
+        let cache = ParamCache::default();
+        for round in 0..3 {
+            let offered = format!(r#"{{"name":"offered{round}",{schema}}}"#);
+            let dropped: Vec<_> = (0..300)
+                .map(|n| format!(r#"{{"name":"d{round}-{n}","description":1,"description":2,{schema}}}"#))
+                .collect();
+            let entries: Vec<_> = std::iter::once(&offered)
+                .chain(&dropped)
+                .map(String::as_str)
+                .collect();
+            let list = list(&entries).with_good_headers(&cache);
+            assert_eq!((list.tools.len(), cache.len()), (1, 1));
+        }
     }
 
     #[test]

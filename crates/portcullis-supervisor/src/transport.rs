@@ -45,7 +45,7 @@ use crate::{
     counters::WireCounters,
     encode::encode_message,
     pace::Pace,
-    service::is_heeded,
+    service::{is_heeded, unreadable},
     strings::StringSpool,
     ticket::{Ticket, WireFault},
 };
@@ -294,11 +294,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
     /// Answers a request of the server's that the SDK's types cannot hold.
     fn refuse(&self, id: Id, method: &str, error: &dyn std::fmt::Display) {
         tracing::debug!(%method, %error, "refused a request that does not parse");
-        let error = ErrorData::new(
-            ErrorCode::INVALID_PARAMS,
-            format!("`{method}` does not parse: {error}"),
-            None,
-        );
+        let error = unreadable(method, error);
         if let Ok(bytes) = encode_message(&ClientJsonRpcMessage::error(error, Some(request_id(id)))) {
             let _ = self.outbound.push(Outgoing::new(bytes, None), true);
         }

@@ -27,11 +27,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{messages::Messages, outstanding::Outstanding, standing::Standing, stream::StreamOf};
+use super::{
+    messages::Messages, outstanding::Outstanding, param::ParamCache, standing::Standing, stream::StreamOf,
+};
 use crate::{counters::WireCounters, strings::StringSpool, transport::Strings};
 
 /// How long after a connection could not be made it is tried once more.
 const SECOND_TRY: Duration = Duration::from_millis(250);
+
+/// How many requests of a server's that cannot be read are answered at once.
+const ANSWERING: usize = 16;
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -49,8 +54,8 @@ pub(crate) struct GuardedHttp {
     pub(super) terms: HttpTerms,
     /// What of long strings may be on its way to who takes them.
     room: Arc<Semaphore>,
-    /// Values that the server is given and may send back: they are never shown.
-    secrets: Arc<[SecretString]>,
+    /// What of answers that the SDK never sees may be on its way at once.
+    answering: Arc<Semaphore>,
 }
 
 /// What a connection over HTTP has to do with the hub around it.
@@ -70,6 +75,8 @@ pub(crate) struct HttpTerms {
     pub(crate) spool: Option<Arc<dyn StringSpool>>,
     /// Where what is dropped is counted.
     pub(crate) counters: Arc<WireCounters>,
+    /// Which arguments go into headers; said by whoever lists the tools.
+    pub(crate) params: Arc<ParamCache>,
 }
 
 /// The last answer that was none, in words for people: the SDK keeps only the name of a failure. And how long the
@@ -79,6 +86,8 @@ pub(crate) struct Complaint(Arc<Mutex<Said>>);
 
 #[derive(Default)]
 struct Said {
+    /// Values that the server is given and may send back: they are never shown.
+    secrets: Arc<[SecretString]>,
     reason: Option<String>,
     leave_alone: Option<(Instant, Duration)>,
 }
@@ -94,7 +103,7 @@ impl Complaint {
         Some(wait.saturating_sub(since.elapsed())).filter(|left| !left.is_zero())
     }
 
-    pub(super) fn say(&self, reason: &str) {
+    pub(crate) fn say(&self, reason: &str) {
         self.lock().reason = Some(reason.to_owned());
     }
 
@@ -104,7 +113,29 @@ impl Complaint {
 
     /// A later answer was one: nothing of what was said before counts.
     pub(super) fn withdraw(&self) {
-        *self.lock() = Said::default();
+        let mut said = self.lock();
+        said.reason = None;
+        said.leave_alone = None;
+    }
+
+    fn keep(&self, secrets: Arc<[SecretString]>) {
+        self.lock().secrets = secrets;
+    }
+
+    /// `text` without the values that the server is given.
+    pub(crate) fn without_secrets(&self, text: &str) -> String {
+        let secrets = Arc::clone(&self.lock().secrets);
+        let mut text = text.to_owned();
+        for secret in secrets.iter() {
+            // The value alone as well as with its scheme: `Bearer …`.
+            let whole = secret.expose_secret();
+            let bare = whole.rsplit(' ').next().unwrap_or(whole);
+            // A word or two of letters is no secret, and its letters stand everywhere.
+            for value in [whole, bare].into_iter().filter(|value| value.len() > 3) {
+                text = text.replace(value, "[redacted]");
+            }
+        }
+        text
     }
 
     /// Another handshake is tried. What the server asked for stands.
@@ -159,14 +190,18 @@ fn egress(error: EgressError) -> Failure {
 
 impl GuardedHttp {
     pub(crate) fn new(client: GuardedClient, terms: HttpTerms, secrets: Vec<SecretString>) -> Self {
+        terms.complaint.keep(secrets.into());
         Self {
             client,
-            outstanding: Arc::new(Outstanding::counting(Arc::clone(&terms.counters))),
+            outstanding: Arc::new(Outstanding::counting(
+                Arc::clone(&terms.counters),
+                Arc::clone(&terms.params),
+            )),
             standing: Arc::default(),
             initialized: Arc::default(),
             terms,
             room: Strings::room(),
-            secrets: secrets.into(),
+            answering: Arc::new(Semaphore::new(ANSWERING)),
         }
     }
 
@@ -179,16 +214,7 @@ impl GuardedHttp {
     /// Text of a server's for a message to a person: short, without the secrets that the server was given, and
     /// without characters that a terminal obeys.
     pub(super) fn shown(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for secret in self.secrets.iter() {
-            // The value alone as well as with its scheme: `Bearer …`.
-            let whole = secret.expose_secret();
-            let bare = whole.rsplit(' ').next().unwrap_or(whole);
-            // A word or two of letters is no secret, and its letters stand everywhere.
-            for value in [whole, bare].into_iter().filter(|value| value.len() > 3) {
-                text = text.replace(value, "[redacted]");
-            }
-        }
+        let text = self.terms.complaint.without_secrets(text);
         let calm = text.chars().map(|c| if c.is_control() { ' ' } else { c });
         calm.take(200)
             .collect::<String>()
@@ -197,8 +223,13 @@ impl GuardedHttp {
             .join(" ")
     }
 
-    /// Answers a request of the server's own, where the SDK never sees it.
+    /// Answers a request of the server's own, where the SDK never sees it. A server that asks more than it hears the
+    /// answers of is not answered.
     pub(super) fn answer_back(&self, back: Back, message: ClientJsonRpcMessage) {
+        let Ok(turn) = Arc::clone(&self.answering).try_acquire_owned() else {
+            self.terms.counters.noise();
+            return;
+        };
         let client = self.clone();
         tokio::spawn(async move {
             let Back {
@@ -210,6 +241,7 @@ impl GuardedHttp {
             if let Err(error) = client.post(&uri, &message, session, auth, headers).await {
                 tracing::debug!(%error, "the server's request could not be answered");
             }
+            drop(turn);
         });
     }
 

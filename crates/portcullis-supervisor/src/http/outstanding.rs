@@ -27,7 +27,7 @@ const MOST_RETIRED: usize = 1_024;
 pub(crate) struct Outstanding {
     requests: Mutex<Requests>,
     /// What the last listing says of headers.
-    pub(crate) params: ParamCache,
+    pub(crate) params: Arc<ParamCache>,
     /// Where replies that are dropped are counted.
     pub(crate) counters: Arc<WireCounters>,
 }
@@ -51,8 +51,6 @@ struct Retired {
 pub(crate) struct Waiting {
     /// Its result goes up as raw text.
     pub(crate) raw_result: bool,
-    /// It lists tools.
-    pub(crate) lists_tools: bool,
     /// It waits for as long as the connection stands.
     pub(crate) subscribes: bool,
     /// The last event of the stream that answers it, where that has an id.
@@ -75,9 +73,10 @@ impl OnItsWay {
 }
 
 impl Outstanding {
-    pub(crate) fn counting(counters: Arc<WireCounters>) -> Self {
+    pub(crate) fn counting(counters: Arc<WireCounters>, params: Arc<ParamCache>) -> Self {
         Self {
             counters,
+            params,
             ..Self::default()
         }
     }
@@ -88,7 +87,6 @@ impl Outstanding {
             JsonRpcMessage::Request(request) => {
                 let waiting = Waiting {
                     raw_result: is_raw(&request.request),
-                    lists_tools: matches!(request.request, ClientRequest::ListToolsRequest(_)),
                     subscribes: matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)),
                     last_event: None,
                     ticket: ticket(message).cloned(),

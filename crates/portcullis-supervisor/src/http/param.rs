@@ -9,7 +9,7 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage};
 use serde::Deserialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value};
 
 use crate::transport::RawArguments;
 
@@ -124,37 +124,15 @@ fn annotated(schema: &Map<String, Value>, name: &Value, path: &[String]) -> Resu
 }
 
 impl ParamCache {
-    /// Takes note of one page of a listing, raw.
-    pub(crate) fn note(&self, result: &str) {
-        #[derive(Deserialize)]
-        struct Page<'a> {
-            #[serde(borrow, default)]
-            tools: Vec<&'a RawValue>,
-        }
-        #[derive(Deserialize)]
-        struct Named {
-            name: String,
-        }
-        let mut cache = self.lock();
-        if cache.is_empty() && !result.contains(ANNOTATION) {
-            return;
-        }
-        let Ok(page) = serde_json::from_str::<Page<'_>>(result) else {
-            return;
-        };
-        for tool in page.tools {
-            let Ok(Named { name }) = serde_json::from_str(tool.get()) else {
-                continue;
-            };
-            match param_headers(tool.get()) {
-                Ok(headers) if !headers.is_empty() => {
-                    cache.insert(name, headers.into());
-                }
-                _ => {
-                    cache.remove(&name);
-                }
-            }
-        }
+    /// Takes over what a listing says, of the tools that it offers and of no others: what a server may list is bounded,
+    /// and so is this.
+    pub(crate) fn replace(&self, all: HashMap<String, Arc<[ParamHeader]>>) {
+        *self.lock() = all;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
     }
 
     /// The headers of a call; none for any other message.
@@ -288,8 +266,11 @@ mod tests {
     #[test]
     fn values_go_out_as_they_are_or_in_base64() {
         let cache = ParamCache::default();
-        let list = |properties: &str| format!(r#"{{"tools":[null,7,{}]}}"#, tool(properties));
-        cache.note(&list(
+        let list = |properties: &str| {
+            let headers = param_headers(&tool(properties)).unwrap();
+            HashMap::from([("t".to_owned(), headers.into())])
+        };
+        cache.replace(list(
             r#"{"s":{"type":"string","x-mcp-header":"S"},"n":{"type":"integer","x-mcp-header":"N"},
                 "o":{"type":"object","properties":{"b":{"type":"boolean","x-mcp-header":"B"}}}}"#,
         ));
@@ -314,7 +295,7 @@ mod tests {
             assert_eq!(headers(&cache, arguments), expected, "{arguments}");
         }
         // A tool that no longer asks for headers gets none.
-        cache.note(&list(r#"{"s":{"type":"string"}}"#));
+        cache.replace(list(r#"{"s":{"type":"string"}}"#));
         assert!(headers(&cache, r#"{"s":"x"}"#).is_empty());
     }
 }

@@ -11,7 +11,7 @@ use super::{
     outstanding::{OnItsWay, Outstanding, Waiting},
 };
 use crate::{
-    service::is_heeded,
+    service::{is_heeded, unreadable},
     strings::put_back,
     ticket::WireFault,
     transport::{Restored, restore},
@@ -45,10 +45,10 @@ pub(crate) async fn translate_message(
         let reply = match &waiting.ticket {
             Some(ticket) => {
                 ticket.bring(strings);
-                answered(asked, &waiting, result, outstanding)
+                result_message(asked, &waiting, result)
             }
             None => match put_back(result.into(), strings).await {
-                Ok(result) => answered(asked, &waiting, result.into(), outstanding),
+                Ok(result) => result_message(asked, &waiting, result.into()),
                 Err(why) => Stray::unusable(why).blame((asked, waiting)),
             },
         };
@@ -70,7 +70,7 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
     match frame {
         Frame::Response { id, result } => match outstanding.claim(&id) {
             Some((id, waiting, on_its_way)) => Some(Translated::Up(
-                answered(id, &waiting, result, outstanding),
+                result_message(id, &waiting, result),
                 Some(on_its_way),
             )),
             None => unclaimed(&id, outstanding),
@@ -162,19 +162,6 @@ fn unclaimed(id: &Id, outstanding: &Outstanding) -> Option<Translated> {
     stray(outstanding, Some(id), Stray::unusable(reason))
 }
 
-/// The result of a request that was claimed.
-fn answered(
-    id: RequestId,
-    waiting: &Waiting,
-    result: Box<str>,
-    outstanding: &Outstanding,
-) -> ServerJsonRpcMessage {
-    if waiting.lists_tools {
-        outstanding.params.note(&result);
-    }
-    result_message(id, waiting, result)
-}
-
 /// A reply that cannot be used.
 fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Option<Translated> {
     let reply = Stray::unusable(reason);
@@ -204,12 +191,7 @@ fn refusal(id: Id, method: &str, error: &dyn std::fmt::Display) -> ClientJsonRpc
         Id::Number(number) => RequestId::Number(number),
         Id::String(text) => RequestId::String(text.into()),
     };
-    let error = ErrorData::new(
-        ErrorCode::INVALID_PARAMS,
-        format!("`{method}` does not parse: {error}"),
-        None,
-    );
-    ClientJsonRpcMessage::error(error, Some(id))
+    ClientJsonRpcMessage::error(unreadable(method, error), Some(id))
 }
 
 fn result_message(id: RequestId, waiting: &Waiting, result: Box<str>) -> ServerJsonRpcMessage {

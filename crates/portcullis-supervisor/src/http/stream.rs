@@ -19,6 +19,10 @@ use super::{
 };
 use crate::ticket::WireFault;
 
+/// The longest line of an event that is none of data, in bytes. An id goes back as a header, of which all together have
+/// so many.
+const LINE_BYTES: usize = 64 << 10;
+
 impl GuardedHttp {
     /// A stream of events whose data are rewritten for the SDK, which parses them itself.
     ///
@@ -39,7 +43,7 @@ impl GuardedHttp {
         };
         let stream = Events {
             body: answer.into_stream(silence).boxed(),
-            parser: EventParser::new(most_bytes),
+            parser: EventParser::new(LINE_BYTES),
             received: Received {
                 messages: self.messages(most_bytes),
                 events: VecDeque::new(),

@@ -34,6 +34,7 @@ use crate::{
 };
 
 mod absent;
+mod floods;
 mod proxied;
 mod strays;
 mod streams;
@@ -128,6 +129,7 @@ fn terms() -> HttpTerms {
         complaint: Complaint::default(),
         spool: None,
         counters: Arc::default(),
+        params: Arc::default(),
     }
 }
 

@@ -432,10 +432,10 @@ impl ServerState {
         let Some(current) = &self.current else { return };
         let peer = current.connection.peer.clone();
         let upstream = self.arguments.upstream.clone();
-        let headers = current.promotes_headers();
+        let params = current.params.clone();
         let actor = myself.clone();
         self.link.spawn(async move {
-            let result = list_tools(&peer, upstream.spec(), headers).await;
+            let result = list_tools(&peer, upstream.spec(), params.as_deref()).await;
             let broken = result.as_ref().err().filter(|error| error.ends_the_connection());
             let message = match broken {
                 Some(error) => ServerMessage::Event(Event::Lost {

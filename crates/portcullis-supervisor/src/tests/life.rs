@@ -573,3 +573,21 @@ async fn two_specs_of_one_id_are_refused() {
         .unwrap_err();
     assert_eq!(error.to_string(), "two servers are called `s`");
 }
+
+/// As over HTTP: a server may say in its errors what it was given.
+#[tokio::test]
+async fn no_error_of_a_handshake_shows_what_the_server_was_given() {
+    let refusing = Script::new("s").handshake(Handshake::Error {
+        code: -32000,
+        message: "bad key s3cret-canary".to_owned(),
+    });
+    let mut spec = scripted(&refusing);
+    if let TransportSpec::Stdio(stdio) = &mut spec.transport {
+        let key = Template::literal("s3cret-canary");
+        stdio.env.insert("API_KEY".to_owned(), key);
+    }
+    let mut rig = Rig::start([spec]).await;
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(reason.contains("bad key [redacted]"), "{reason}");
+    assert!(!reason.contains("canary"), "{reason}");
+}

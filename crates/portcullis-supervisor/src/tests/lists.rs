@@ -32,6 +32,8 @@ async fn every_listing_ends_with_what_was_found() {
         page(Some("a"), &[1], Some("b")),
         page(Some("b"), &[2], Some("a")),
     ]);
+    let long = "x".repeat(16 * 1024 + 1);
+    let endless = Paging::Pages(vec![page(None, &[0], Some(&long)), page(Some(&long), &[1], None)]);
     let empty = Paging::Pages(vec![page(None, &[0, 1], Some("")), page(Some(""), &[2], None)]);
     for (paging, found, told) in [
         (Paging::Whole, &["a", "b", "c"][..], None),
@@ -39,6 +41,7 @@ async fn every_listing_ends_with_what_was_found() {
         (same, &["a", "b"], Some("the cursor `x` came again")),
         (round, &["a", "b", "c"], Some("the cursor `a` came again")),
         (empty, &["a", "b", "c"], None),
+        (endless, &["a"], Some("a cursor has more than 16384 bytes")),
         (Paging::Endless, &["a", "b", "c"], Some("more than 1000 pages")),
     ] {
         let mut rig = Rig::start([scripted(&three(paging.clone()))]).await;

@@ -474,3 +474,31 @@ async fn an_answer_that_never_begins_is_waited_for_as_long_as_the_request_may_ta
     assert!(waited != 50 && waited <= 800, "{waited}");
     assert!(Instant::now() >= until);
 }
+
+/// A server may say anything in its errors, what it was given too.
+#[tokio::test]
+async fn no_error_of_a_handshake_or_a_listing_shows_what_the_server_was_given() {
+    let error = |request: &str| {
+        let id = id_of(request);
+        let error = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"bad key s3cret-canary"}}}}"#
+        );
+        reply("200 OK", JSON, error.as_bytes())
+    };
+    for at in ["initialize", "tools/list"] {
+        let server = Server::new(
+            move |request| match request.contains(&format!(r#""method":"{at}""#)) {
+                true => error(request),
+                false => self::legacy(request),
+            },
+        )
+        .await;
+        let mut spec = server.spec();
+        let key = Template::literal("Bearer s3cret-canary");
+        spec.headers.insert("Authorization".to_owned(), key);
+        let mut hub = Hub::new(spec, Protocol::Initialize).await;
+        let reason = hub.state("backing_off").await;
+        assert!(reason.contains("bad key [redacted]"), "{at}: {reason}");
+        assert!(!reason.contains("canary"), "{at}: {reason}");
+    }
+}
