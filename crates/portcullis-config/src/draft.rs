@@ -49,7 +49,7 @@ pub(crate) struct HubDraft {
     pub(crate) timeout: Option<Spanned<u64>>,
     pub(crate) policies: Option<Spanned<String>>,
     pub(crate) tier: Option<Spanned<Tier>>,
-    pub(crate) agents: Option<Spanned<BTreeMap<AgentId, String>>>,
+    pub(crate) agents: Option<Spanned<BTreeMap<AgentId, AgentId>>>,
     /// The way to all HTTP servers.
     pub(crate) network: NetworkDraft,
     pub(crate) results: ResultsDraft,

@@ -52,7 +52,7 @@ pub struct Settings {
     /// How freely agents may act.
     pub tier: Option<Setting<Tier>>,
     /// The profile, in the policies' sense, of each agent that is named.
-    pub agents: Option<Setting<BTreeMap<AgentId, String>>>,
+    pub agents: Option<Setting<BTreeMap<AgentId, AgentId>>>,
     /// How results are shaped.
     pub results: ResultSettings,
     /// The store of what is large or binary in them.

@@ -352,6 +352,7 @@ impl HubBuilder {
                 approval: self.approval,
                 elicitation: self.elicitation,
                 agent: self.agent,
+                profiles: settings.agents.map(|setting| setting.value).unwrap_or_default(),
                 tier: self
                     .tier
                     .or(settings.tier.map(|setting| setting.value))

@@ -169,7 +169,7 @@ fn hub(allowed_hosts: Vec<Spanned<EgressRule>>, fields: &mut Fields<'_>, sink: &
 }
 
 /// `agents: {name: profile}`: who belongs to which group of agents that policies speak of.
-fn agents(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Spanned<BTreeMap<AgentId, String>>> {
+fn agents(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Spanned<BTreeMap<AgentId, AgentId>>> {
     let span = fields.take("agents")?.key.span;
     let mut agents = BTreeMap::new();
     for pair in fields.pairs("agents", sink) {
@@ -185,7 +185,7 @@ fn agents(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Spanned<BTreeM
             }
         }
         if let (Ok(agent), Ok(profile)) = (pair.name.value.parse(), profile) {
-            agents.insert(agent, profile.to_string());
+            agents.insert(agent, profile);
         }
     }
     Some(Spanned { value: agents, span })

@@ -54,7 +54,10 @@ fn hub(hub: &HubDraft, out: &mut Yaml) {
     if let Some(agents) = hub.agents.as_ref().filter(|agents| !agents.value.is_empty()) {
         out.line(1, "agents:");
         for (agent, profile) in &agents.value {
-            out.line(2, &format!("{}: {}", scalar(&agent.to_string()), scalar(profile)));
+            out.line(
+                2,
+                &format!("{}: {}", scalar(agent.as_str()), scalar(profile.as_str())),
+            );
         }
     }
     let number =

@@ -57,6 +57,8 @@ pub struct RouterOptions {
     pub elicitation: Option<Arc<dyn ElicitationHandler>>,
     /// Who calls, where the call does not say.
     pub agent: AgentId,
+    /// The profile of each agent that has one, as the policies speak of it; all others are of `default`.
+    pub profiles: BTreeMap<AgentId, AgentId>,
     /// The tier, where the call does not say.
     pub tier: Tier,
     /// What references in specs are resolved against.
@@ -86,12 +88,20 @@ impl RouterOptions {
             approval: None,
             elicitation: None,
             agent: AgentId::default(),
+            profiles: BTreeMap::new(),
             tier: Tier::default(),
             sources,
             keeping: Keeping::default(),
             lifecycle: None,
             egress: None,
         }
+    }
+}
+
+impl RouterOptions {
+    /// The profile that an agent belongs to.
+    pub(crate) fn profile_of(&self, agent: &AgentId) -> AgentId {
+        self.profiles.get(agent).cloned().unwrap_or_default()
     }
 }
 

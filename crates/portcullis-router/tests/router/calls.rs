@@ -386,3 +386,36 @@ async fn arguments_that_are_no_object_are_refused() {
         json!(r#"{"big":123456789012345678901234567890}"#)
     );
 }
+
+/// Policies speak of groups of agents, and the configuration says who belongs to which.
+#[tokio::test]
+async fn an_agent_is_decided_on_by_the_profile_that_it_belongs_to() {
+    let forbid = "@id(\"robots\")\n@description(\"Robots read.\")\nforbid (principal in Mcp::Profile::\"robots\", \
+                  action == Mcp::Action::\"call\", resource == Mcp::Tool::\"mcp.s.write\");\n";
+    let files = [("team.rules", "allow mcp.*\n"), ("robots.cedar", forbid)].map(|(name, text)| PolicyFile {
+        name: name.to_owned(),
+        text: text.to_owned(),
+    });
+    let agent = |name: &str| name.parse::<portcullis_types::AgentId>().unwrap();
+    let started = |own: &str| RouterOptions {
+        policies: Arc::new(DecisionPoint::load(&files).unwrap()),
+        profiles: [(agent("ci"), agent("robots")), (agent("ada"), agent("people"))].into(),
+        agent: agent(own),
+        ..options("allow mcp.*\n", None)
+    };
+    let rig = Rig::start_options(scripted(&tools(&["write"])), started("ada")).await;
+    for (by, allowed) in [
+        (None, true),
+        (Some("ada"), true),
+        (Some("else"), true),
+        (Some("ci"), false),
+    ] {
+        let mut request = CallRequest::new("mcp.s.write".parse().unwrap(), "{}");
+        request.agent = by.map(agent);
+        let called = timeout(PATIENCE, rig.router.call(request)).await.unwrap();
+        assert_eq!(called.is_ok(), allowed, "{by:?}");
+    }
+    // So is whoever calls by default.
+    let rig = Rig::start_options(scripted(&tools(&["write"])), started("ci")).await;
+    assert_eq!(rig.refusal("write").await, "denied");
+}
