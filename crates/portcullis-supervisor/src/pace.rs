@@ -17,7 +17,7 @@ use tokio::time::{Sleep, sleep};
 const FREE_READS: u32 = 16;
 /// How long each later one waits.
 const PAUSE: Duration = Duration::from_millis(2);
-/// A read that ends no message may be part of a long reply, unless it is smaller than this.
+/// A read that ends no line may be part of a long reply, unless it is smaller than this.
 const SMALL_BYTES: usize = 1_024;
 
 /// Tells when a pipe may be read again. A reply is never waited for: the pause is over before a server answers what it
@@ -31,9 +31,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A read brought so many bytes, and the ends of so many messages.
-    pub(crate) fn read(&mut self, size_bytes: usize, messages: usize) {
-        let counts = messages > 0 || size_bytes < SMALL_BYTES;
+    /// A read brought so many bytes; `ends_line` says that the end of a line was among them.
+    pub(crate) fn read(&mut self, size_bytes: usize, ends_line: bool) {
+        let counts = ends_line || size_bytes < SMALL_BYTES;
         self.unasked = self.unasked.saturating_add(u32::from(counts));
         self.is_due = counts && self.unasked > FREE_READS;
     }
@@ -76,23 +76,26 @@ mod tests {
         poll_fn(|context| pace.poll(context)).await;
     }
 
-    /// How long so many reads take, each of which brings `size_bytes` and `messages`.
-    async fn reads(pace: &mut Pace, count: u32, size_bytes: usize, messages: usize) -> Duration {
+    /// How long so many reads take, each of which brings `size_bytes`.
+    async fn reads(pace: &mut Pace, count: u32, size_bytes: usize, ends_line: bool) -> Duration {
         let began = Instant::now();
         for _ in 0..count {
             wait(pace).await;
-            pace.read(size_bytes, messages);
+            pace.read(size_bytes, ends_line);
         }
         began.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_talks_on_and_on_is_read_less_often() {
-        for (size_bytes, messages) in [(60, 1), (64 * 1_024, 900), (1, 0)] {
+        for (size_bytes, ends_line) in [(60, true), (64 * 1_024, true), (1, false)] {
             let mut pace = Pace::default();
             let none = Duration::ZERO;
-            assert_eq!(reads(&mut pace, FREE_READS + 1, size_bytes, messages).await, none);
-            assert_eq!(reads(&mut pace, 100, size_bytes, messages).await, PAUSE * 100);
+            assert_eq!(
+                reads(&mut pace, FREE_READS + 1, size_bytes, ends_line).await,
+                none
+            );
+            assert_eq!(reads(&mut pace, 100, size_bytes, ends_line).await, PAUSE * 100);
         }
     }
 
@@ -100,20 +103,20 @@ mod tests {
     async fn neither_who_answers_nor_a_long_reply_waits() {
         let mut pace = Pace::default();
         for _ in 0..1_000 {
-            assert_eq!(reads(&mut pace, FREE_READS, 60, 1).await, Duration::ZERO);
+            assert_eq!(reads(&mut pace, FREE_READS, 60, true).await, Duration::ZERO);
             pace.replied();
         }
-        assert_eq!(reads(&mut pace, 10_000, 4_096, 0).await, Duration::ZERO);
+        assert_eq!(reads(&mut pace, 10_000, 4_096, false).await, Duration::ZERO);
         // Nor one after much else.
-        reads(&mut pace, FREE_READS * 2, 60, 1).await;
-        assert_eq!(reads(&mut pace, 10_000, 4_096, 0).await, PAUSE);
+        reads(&mut pace, FREE_READS * 2, 60, true).await;
+        assert_eq!(reads(&mut pace, 10_000, 4_096, false).await, PAUSE);
     }
 
     /// The pause runs from the read on, not from when there is something to read again.
     #[tokio::test(start_paused = true)]
     async fn who_was_silent_meanwhile_is_read_at_once() {
         let mut pace = Pace::default();
-        reads(&mut pace, FREE_READS * 2, 60, 1).await;
+        reads(&mut pace, FREE_READS * 2, 60, true).await;
         wait(&mut pace).await;
         tokio::time::advance(PAUSE * 10).await;
         let began = Instant::now();

@@ -362,16 +362,16 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             Err(error) => self.phase = Phase::Ending(format!("reading failed: {error}")),
         }
         let size_bytes = self.chunk.len();
+        // Of a line with nothing in it no frame comes.
+        let ends_line = memchr::memchr(b'\n', &self.chunk).is_some();
         self.chunk.clear();
-        let mut messages = 0;
         while let Some(frame) = self.decoder.next_frame() {
-            messages += 1;
             if let Some(frame) = self.without_strings(frame) {
                 self.accept(frame);
             }
         }
         self.decoder.taker().forget();
-        self.pace.read(size_bytes, messages);
+        self.pace.read(size_bytes, ends_line);
     }
 
     /// The frame, where its long strings go with its call or it has none. Others come back once they have theirs.

@@ -47,7 +47,10 @@ async fn listen(transport: &mut StdioTransport<Chatter>) {
 
 #[tokio::test(start_paused = true)]
 async fn who_talks_unasked_is_read_now_and_then() {
+    // Blank lines, more of them than a piece of a long reply is small.
+    let blank: &'static str = Box::leak("\r\n".repeat(2_048).into_boxed_str());
     for line in [
+        blank,
         "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/made_up\"}\n",
         "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n",
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n",
