@@ -54,7 +54,11 @@ pub(crate) struct ServerState {
     /// How many calls the connection had taken when that was last asked.
     calls_seen: u64,
     /// The attempt to connect, and the watch over the connection.
+    // INVARIANT: no set is given task after task. It keeps those that have ended, and as much memory for each as it took
+    // while it ran.
     link: JoinSet<()>,
+    /// The listing at hand; there is one at a time.
+    listing: JoinSet<()>,
     timer: JoinSet<()>,
     relist_timer: JoinSet<()>,
     _demand: JoinSet<()>,
@@ -95,6 +99,7 @@ impl Actor for ServerActor {
             draining: None,
             calls_seen: 0,
             link: JoinSet::new(),
+            listing: JoinSet::new(),
             timer: JoinSet::new(),
             relist_timer: JoinSet::new(),
             _demand: demand,
@@ -142,6 +147,11 @@ impl Actor for ServerActor {
             }
             #[cfg(test)]
             ServerMessage::Panic => panic!("a test asked for it"),
+            #[cfg(test)]
+            ServerMessage::Tasks(reply) => {
+                let sets = [&state.link, &state.listing, &state.timer, &state.relist_timer];
+                let _ = reply.send(sets.map(JoinSet::len).into_iter().sum());
+            }
         }
         Ok(())
     }
@@ -328,6 +338,7 @@ impl ServerState {
         {
             // Ends the connection at once; its process is stopped in the background, and tracked.
             self.current = None;
+            self.listing = JoinSet::new();
             self.relist_timer = JoinSet::new();
         }
     }
@@ -434,7 +445,8 @@ impl ServerState {
         let upstream = self.arguments.upstream.clone();
         let params = current.params.clone();
         let actor = myself.clone();
-        self.link.spawn(async move {
+        self.listing = JoinSet::new();
+        self.listing.spawn(async move {
             let result = list_tools(&peer, upstream.spec(), params.as_deref()).await;
             let broken = result.as_ref().err().filter(|error| error.ends_the_connection());
             let message = match broken {

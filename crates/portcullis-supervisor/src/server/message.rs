@@ -39,4 +39,7 @@ pub(crate) enum ServerMessage {
     /// Fails the actor, to show that its neighbours do not notice.
     #[cfg(test)]
     Panic,
+    /// How many tasks the actor holds.
+    #[cfg(test)]
+    Tasks(tokio::sync::oneshot::Sender<usize>),
 }

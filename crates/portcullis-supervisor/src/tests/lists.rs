@@ -3,6 +3,7 @@
 use portcullis_testkit::{Behaviour, ListReply, Page, Paging, Shown, Tool};
 
 use super::*;
+use crate::server::ServerMessage;
 
 fn page(at: Option<&str>, tools: &[usize], next: Option<&str>) -> Page {
     Page {
@@ -173,6 +174,30 @@ async fn a_long_burst_of_changes_costs_two_listings() {
         .filter(|line| line.contains("tools/list"))
         .count();
     assert_eq!(listings, 1 + 2, "one for the connection, two for the burst");
+}
+
+/// A server may say for months, each second, that its tools changed.
+#[tokio::test]
+async fn listings_that_are_over_leave_nothing_behind() {
+    let changes = Behaviour::ListChanged {
+        count: 4,
+        interval_ms: 700,
+    };
+    let script = three(Paging::Whole).tool(Tool::new("change", changes));
+    let mut rig = Rig::start([scripted(&script)]).await;
+    let tasks = async |rig: &Rig| {
+        let (reply, count) = tokio::sync::oneshot::channel();
+        rig.supervisor.forward(&server("s"), ServerMessage::Tasks(reply));
+        timeout(PATIENCE, count).await.unwrap().unwrap()
+    };
+    let (first, _) = rig.tools("s").await;
+    rig.call("s", "a", "{}").await.unwrap();
+    let before = tasks(&rig).await;
+    rig.call("s", "change", "{}").await.unwrap();
+    while rig.tools("s").await.0 < first + 4 {}
+    let after = tasks(&rig).await;
+    // The last listing, and the time to look again.
+    assert!(after <= before + 2, "{before} tasks became {after}");
 }
 
 /// A list that is fresh for a while only is made anew by itself.
