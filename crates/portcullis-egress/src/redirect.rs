@@ -2,7 +2,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, header};
 use url::Url;
 
-use crate::{EgressError, rules::target};
+use crate::{
+    EgressError,
+    rules::{shown_path, target},
+};
 
 /// One request of a chain of redirects.
 #[derive(Debug, Clone)]
@@ -56,7 +59,7 @@ pub(crate) fn next(hop: Hop, status: StatusCode, answer: &HeaderMap) -> Result<H
             next.headers.remove(header::CONTENT_TYPE);
         }
         301 | 302 if !safe => {
-            let place = format!("{}{}", target(&url), url.path());
+            let place = format!("{}{}", target(&url), shown_path(&url));
             return Err(refuse(format!(
                 "it could drop the request's body; where `{place}` is the server's new address, configure it"
             )));
@@ -137,6 +140,13 @@ mod tests {
         check(Method::POST, 303, "/new", Ok((home, Method::GET, 5, true)));
         check(Method::POST, 301, "/new", Err("configure it"));
         check(Method::DELETE, 302, "/new", Err("`https://a.test:443/new`"));
+    }
+
+    /// A server often asks for the same path with a slash at its end, and some have a key in it.
+    #[test]
+    fn a_key_in_the_path_is_not_shown() {
+        let location = "/s/9f8e7d6c5b4a39281706/mcp/";
+        check(Method::POST, 301, location, Err("`https://a.test:443/s/…/mcp/`"));
     }
 
     #[test]

@@ -303,18 +303,18 @@ impl Nearest {
                 target,
             },
             Self::Path => Refusal::Path {
-                add: line(url.path()),
-                target: format!("{target}{}", url.path()),
+                add: line(&shown_path(url)),
+                target: format!("{target}{}", shown_path(url)),
             },
             Self::PathTricks => Refusal::PathTricks {
-                target: format!("{target}{}", url.path()),
+                target: format!("{target}{}", shown_path(url)),
             },
             Self::Method => {
                 let method = method.unwrap_or_default().to_owned();
-                let mut add = rule(url.path());
+                let mut add = rule(&shown_path(url));
                 add.methods.insert(method.clone());
                 Refusal::Method {
-                    target: format!("{target}{}", url.path()),
+                    target: format!("{target}{}", shown_path(url)),
                     method,
                     add: add.to_string(),
                 }
@@ -344,6 +344,20 @@ pub(crate) fn target(url: &Url) -> String {
         Some(port) => format!("{}://{host}:{port}", url.scheme()),
         None => format!("{}://{host}", url.scheme()),
     }
+}
+
+/// The path of a URL for a message to a person. Some servers have a key in it: what nobody would type is left out.
+pub(crate) fn shown_path(url: &Url) -> String {
+    const LONGEST: usize = 16;
+    let word = |part: &str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || b"-_.".contains(&byte);
+        part.len() <= LONGEST || part.bytes().all(plain)
+    };
+    let parts = url
+        .path()
+        .split('/')
+        .map(|part| if word(part) { part } else { "…" });
+    parts.collect::<Vec<_>>().join("/")
 }
 
 fn check_literal(host: &HostText, port: u16, rule: &EgressRule) -> Result<(), Refusal> {
@@ -452,6 +466,25 @@ mod tests {
                 ("ws://example.com/", "scheme_unsupported"),
             ],
         );
+    }
+
+    #[test]
+    fn a_refusal_shows_no_key_of_a_path() {
+        let key = "9f8e7d6c5b4a39281706";
+        for (rule, url) in [
+            ("https://a.test/mcp", format!("https://a.test/s/{key}/x")),
+            ("https://a.test/s", format!("https://a.test/s/{key}/%2e%2e%2f")),
+            ("GET https://a.test/s", format!("https://a.test/s/{key}")),
+        ] {
+            let rules = EgressRules::new(vec![rule.parse().unwrap()]);
+            let refusal = rules
+                .check_request("POST", &Url::parse(&url).unwrap())
+                .unwrap_err();
+            let shown = format!("{refusal} {refusal:?}");
+            assert!(!shown.contains(key) && shown.contains("/s/…"), "{shown}");
+        }
+        let long = Url::parse("https://a.test/mcp/streamable-http-endpoint/v1").unwrap();
+        assert_eq!(shown_path(&long), long.path());
     }
 
     #[test]
