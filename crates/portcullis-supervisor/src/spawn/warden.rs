@@ -4,7 +4,7 @@ use std::{
     error::Error as _,
     io,
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     pin::pin,
     process::ExitStatus,
     time::Duration,
@@ -97,15 +97,17 @@ impl WardenSpawner {
         let stop_token = CancellationToken::new();
         let (report, ended) = watch::channel(None);
         tokio::spawn(watch_over(control, stop_token.clone(), stop, report));
+        // Before anything that may fail: dropped, it stops the server.
+        let process = ProcessHandle {
+            pid,
+            stop: stop_token,
+            ended,
+        };
         Ok(SpawnedProcess {
             stdin: Box::new(pipe::Sender::from_owned_fd(OwnedFd::from(launch.stdin))?),
             stdout: Box::new(pipe::Receiver::from_owned_fd(OwnedFd::from(launch.stdout))?),
             stderr: Box::new(pipe::Receiver::from_owned_fd(OwnedFd::from(launch.stderr))?),
-            process: ProcessHandle {
-                pid,
-                stop: stop_token,
-                ended,
-            },
+            process,
         })
     }
 
@@ -165,7 +167,11 @@ impl Spawner for WardenSpawner {
 
 /// Where a plan's server starts: the warden's own directory is none that anybody asked for.
 fn working_directory(plan: &SpawnPlan) -> io::Result<PathBuf> {
-    plan.cwd.clone().map_or_else(std::env::current_dir, Ok)
+    match &plan.cwd {
+        Some(cwd) if cwd.is_absolute() => Ok(cwd.clone()),
+        // As without a warden: seen from the hub's own.
+        cwd => Ok(std::env::current_dir()?.join(cwd.as_deref().unwrap_or(Path::new("")))),
+    }
 }
 
 /// Waits for the server's end or for the order to stop it, and reports when nothing of it is left. Dropped, however
@@ -265,6 +271,8 @@ mod tests {
     fn without_a_directory_of_its_own_a_server_starts_in_the_hubs() {
         let of = |cwd| working_directory(&plan(cwd, ProcessLimits::default())).ok();
         assert_eq!(of(Some("/usr")), Some("/usr".into()));
-        assert_eq!(of(None), std::env::current_dir().ok());
+        let own = std::env::current_dir().unwrap();
+        assert_eq!(of(None), Some(own.join("")));
+        assert_eq!(of(Some("src")), Some(own.join("src")));
     }
 }
