@@ -352,14 +352,24 @@ impl Canonical {
                     self.field("env-name", name);
                     self.template("env-value", value);
                 }
-                for name in &stdio.inherit_env {
+                // What is set as well is not inherited.
+                for name in stdio
+                    .inherit_env
+                    .iter()
+                    .filter(|name| !stdio.env.contains_key(*name))
+                {
                     self.field("inherit", name);
                 }
                 self.field("cwd", stdio.cwd.as_deref().unwrap_or(Path::new("")));
             }
             TransportSpec::Http(http) => {
                 self.field("url", http.url.as_str());
-                for (name, value) in &http.headers {
+                // RFC 9110, section 5.1: names of headers are the same in other letters.
+                let headers = http.headers.iter();
+                let headers: BTreeMap<_, _> = headers
+                    .map(|(name, value)| (name.to_ascii_lowercase(), value))
+                    .collect();
+                for (name, value) in headers {
                     self.field("header-name", name);
                     self.template("header-value", value);
                 }
@@ -375,7 +385,7 @@ impl Canonical {
                         }
                     }
                 }
-                for path in &http.root_certificates {
+                for path in http.root_certificates.iter().collect::<BTreeSet<_>>() {
                     self.field("root-certificate", path);
                 }
             }
@@ -475,6 +485,42 @@ mod tests {
             .map(ServerSpec::launch_fingerprint)
             .collect();
         assert_eq!(distinct.len(), 7);
+    }
+
+    #[test]
+    fn what_is_the_same_in_other_words_has_the_same_fingerprint() {
+        let http = |headers: &[(&str, &str)], roots: &[&str], egress: &[&str]| {
+            let rules: Vec<_> = egress.iter().map(|rule| rule.parse().unwrap()).collect();
+            let mut http = HttpSpec::new("https://example.com/mcp".parse().unwrap(), rules);
+            let headers = headers.iter();
+            http.headers = headers
+                .map(|(name, value)| ((*name).to_owned(), Template::parse(value)))
+                .collect();
+            http.root_certificates = roots.iter().map(PathBuf::from).collect();
+            ServerSpec::new("a".parse().unwrap(), http).fingerprint()
+        };
+        let one = http(
+            &[("X-A", "1"), ("b", "2")],
+            &["/a", "/b"],
+            &["a.example", "b.example"],
+        );
+        let same = http(
+            &[("B", "2"), ("x-a", "1")],
+            &["/b", "/a"],
+            &["b.example", "a.example"],
+        );
+        assert_eq!(one, same);
+        let other = http(
+            &[("B", "1"), ("x-a", "2")],
+            &["/b", "/a"],
+            &["b.example", "a.example"],
+        );
+        assert_ne!(one, other);
+        let mut both = spec();
+        if let TransportSpec::Stdio(stdio) = &mut both.transport {
+            stdio.inherit_env.insert("A".to_owned());
+        }
+        assert_eq!(both.fingerprint(), spec().fingerprint(), "`env` counts");
     }
 
     #[cfg(unix)]

@@ -75,7 +75,12 @@ impl SpawnPlan {
             }
         }
         let mut declared = BTreeMap::new();
-        for name in &spec.inherit_env {
+        // What is set as well counts as it is set, whether or not there is something to inherit.
+        for name in spec
+            .inherit_env
+            .iter()
+            .filter(|name| !spec.env.contains_key(*name))
+        {
             let value = sources.variable(name).ok_or_else(|| UnresolvedField {
                 field: format!("inheritEnv.{name}"),
                 source: ResolveError::Variable(name.clone()),
@@ -182,6 +187,14 @@ mod tests {
         assert_eq!(names, ["GITHUB_TOKEN", "MODE", "PATH"]);
         assert_eq!(plan.args, ["--token=ghp"]);
         assert!(!format!("{plan:?}").contains("ghp"));
+    }
+
+    /// As `check` says of such a definition.
+    #[test]
+    fn what_is_set_need_not_be_there_to_be_inherited() {
+        let plan = SpawnPlan::resolve(&spec(&[("NOPE", "set")], &["NOPE", "GITHUB_TOKEN"]), &Host).unwrap();
+        let of = |name: &str| plan.environment.get(name).map(|value| value.expose_secret());
+        assert_eq!((of("NOPE"), of("GITHUB_TOKEN")), (Some("set"), Some("ghp")));
     }
 
     #[test]
