@@ -5,6 +5,7 @@
 pub(crate) fn documents(bytes: usize) -> Vec<(&'static str, String)> {
     let mut all = texts_without_meaning(bytes);
     all.extend(servers(bytes));
+    all.push(rules(bytes));
     all.extend(fields(bytes));
     all.extend(lists(bytes));
     all.extend(values(bytes));
@@ -67,6 +68,16 @@ fn texts_without_meaning(bytes: usize) -> Vec<(&'static str, String)> {
             counted(bytes.min(8_000), |n| format!("{}a:\n", " ".repeat(n))),
         ),
     ]
+}
+
+/// As many rules for all servers as there may be, and one more for each.
+fn rules(bytes: usize) -> (&'static str, String) {
+    let hosts: String = (0..256).map(|n| format!("    - h{n}.example\n")).collect();
+    let servers = counted(bytes, |n| {
+        format!("    - {{name: s{n}, url: \"https://h1.example/{n}\", egress: [o{n}.example]}}\n")
+    });
+    let text = format!("mcp:\n  allowedHosts:\n{hosts}  servers:\n{servers}");
+    ("most_hosts_and_own.yaml", text)
 }
 
 fn servers(bytes: usize) -> Vec<(&'static str, String)> {

@@ -1,4 +1,7 @@
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use portcullis_types::{EgressRule, Hash};
 
@@ -18,9 +21,8 @@ use portcullis_types::{EgressRule, Hash};
 pub struct Egress {
     shared: Arc<Shared>,
     own: Vec<EgressRule>,
-    /// INVARIANT: over what all the rules together allow, whoever of the two has them, in whatever order and how often;
-    /// `None` where there are none.
-    digest: Option<Hash>,
+    /// See [`digest`](Self::digest). Made when it is asked for, and once.
+    digest: OnceLock<Option<Hash>>,
 }
 
 #[derive(Default)]
@@ -35,28 +37,18 @@ impl Egress {
     pub(crate) fn shared(rules: Vec<EgressRule>) -> Self {
         let hashes = hashes(&rules);
         Self {
-            digest: digest(&hashes),
             shared: Arc::new(Shared { rules, hashes }),
             own: Vec::new(),
+            digest: OnceLock::new(),
         }
     }
 
     /// The same, with one server's own rules behind them.
     pub(crate) fn with(&self, own: Vec<EgressRule>) -> Self {
-        let mut added = hashes(&own);
-        added.retain(|hash| self.shared.hashes.binary_search(hash).is_err());
-        let digest = match added.is_empty() {
-            true => digest(&self.shared.hashes),
-            false => {
-                added.extend(&self.shared.hashes);
-                added.sort_unstable();
-                digest(&added)
-            }
-        };
         Self {
             shared: Arc::clone(&self.shared),
             own,
-            digest,
+            digest: OnceLock::new(),
         }
     }
 
@@ -77,9 +69,19 @@ impl Egress {
         self.iter().cloned().collect()
     }
 
-    /// What stands for the rules in a fingerprint.
+    /// What stands for the rules in a fingerprint: a hash of what they allow together, whoever of the two has them, in
+    /// whatever order and how often. `None` where there are none.
     pub(crate) fn digest(&self) -> Option<Hash> {
-        self.digest
+        *self.digest.get_or_init(|| {
+            let shared = &self.shared.hashes;
+            let own = hashes(&self.own).into_iter();
+            let mut all = shared.clone();
+            all.extend(own.filter(|hash| shared.binary_search(hash).is_err()));
+            // Two runs that are in order each: this sort makes one of them in one pass.
+            all.sort();
+            let bytes: Vec<u8> = all.iter().flat_map(Hash::as_bytes).copied().collect();
+            (!all.is_empty()).then(|| Hash::of(&bytes))
+        })
     }
 }
 
@@ -92,14 +94,6 @@ fn hashes(rules: &[EgressRule]) -> Vec<Hash> {
     hashes.sort_unstable();
     hashes.dedup();
     hashes
-}
-
-fn digest(hashes: &[Hash]) -> Option<Hash> {
-    let mut hasher = blake3::Hasher::new();
-    for hash in hashes {
-        hasher.update(hash.as_bytes());
-    }
-    (!hashes.is_empty()).then(|| Hash::from_bytes(*hasher.finalize().as_bytes()))
 }
 
 impl From<Vec<EgressRule>> for Egress {
