@@ -292,6 +292,16 @@ impl Dispatch {
 }
 
 impl Call {
+    /// Whether an approval that is kept lets it run.
+    pub(crate) fn runs_by_what_is_kept(&self) -> bool {
+        self.grant.as_ref().is_some_and(|grant| grant.by == STORED)
+    }
+
+    /// Has an approval that is kept looked for anew: it may have ended, or have been taken back.
+    pub(crate) fn forget_what_is_kept(&mut self) {
+        self.grant.take_if(|grant| grant.by == STORED);
+    }
+
     /// What an approval of this call is bound to.
     fn bound(&self, tool: &CatalogTool, decided: &Decided) -> ApprovedCall {
         ApprovedCall {
