@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-use portcullis_types::{Hash, ServerId};
+use portcullis_types::{Hash, ServerId, Tier};
 
 use super::{Normalized, Setting, may_be_ours, read_draft, read_text};
 use crate::{
@@ -208,6 +208,13 @@ impl<'a> Merge<'a> {
             span: policies.span,
         });
         set(&mut settings.policies, "policies", policies, sink);
+        let lifting = hub.tier.as_ref().filter(|tier| tier.value == Tier::FullAccess);
+        if let Some(tier) = lifting.filter(|_| settings.tier.is_none()) {
+            let message = "`tier` is `full_access`: what the policies ask about runs without a question, on the servers \
+                           of other documents too";
+            let help = "leave it out, and give the tier where the hub is started";
+            sink.warning(Code::AsksLifted, tier.span, message, help);
+        }
         set(&mut settings.tier, "tier", hub.tier.clone(), sink);
         set(&mut settings.agents, "agents", hub.agents.clone(), sink);
         self.limits(hub.results.clone(), sink);
