@@ -54,8 +54,9 @@ pub struct Settings {
     pub results: ResultSettings,
     /// The store of what is large or binary in them.
     pub blobs: BlobSettings,
-    /// Whether a document states limits, under `results` or `blobs`, or may state them, that are not among these since
-    /// something in it, or all of it, could not be read. They would have held for the servers of the others too.
+    /// Whether a document states limits, under `results` or `blobs`, or profiles, under `agents`, or may state them,
+    /// that are not among these since something in it, or all of it, could not be read. They would have held for the
+    /// servers of the others too.
     pub limits_unread: bool,
     /// Whether the documents leave open how long blobs are kept: two say otherwise, or one, which may have said, could
     /// not be read. What is collected by another retention than was meant is gone.

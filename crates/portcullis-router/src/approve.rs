@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use portcullis_policy::{AlwaysAllow, CallQuestion, DecisionPoint, Explanation, PolicyFile};
 use portcullis_state::{ApprovedCall, Privacy, write_new};
-use portcullis_types::{AgentId, Answer, Approver, Hash, ReasonCode};
+use portcullis_types::{Answer, Approver, Hash, ReasonCode};
 use tokio::{
     sync::watch,
     task::spawn_blocking,
@@ -213,6 +213,7 @@ impl Dispatch {
     ) -> Option<AlwaysOffer> {
         let folder = self.policies.folder()?.clone();
         let (capability, agent) = (call.capability.clone(), call.agent.clone());
+        let profile = call.profile.clone();
         let (number, arguments_hash) = (call.number, call.arguments_hash);
         let (arguments, tier, facts) = (Arc::clone(&call.arguments), call.tier, tool.facts.clone());
         let in_force = decided.policies.digest();
@@ -228,7 +229,7 @@ impl Dispatch {
             let (offer, policies) = prospect(&folder, &always, in_force)?;
             let question = CallQuestion {
                 agent: &agent,
-                profile: &AgentId::default(),
+                profile: &profile,
                 tier,
                 tool: &facts,
                 arguments: &arguments,

@@ -67,6 +67,8 @@ pub(crate) struct Call {
     pub(crate) arguments: Arc<str>,
     pub(crate) arguments_hash: Hash,
     pub(crate) agent: AgentId,
+    /// What the agent belongs to.
+    pub(crate) profile: AgentId,
     pub(crate) tier: Tier,
     pub(crate) grant: Option<Grant>,
 }
@@ -85,12 +87,14 @@ impl Dispatch {
         } else {
             request.arguments
         };
+        let agent = request.agent.unwrap_or_else(|| self.options.agent.clone());
         let mut call = Call {
             number: next_call(),
             capability: request.capability,
             arguments_hash: Hash::of(arguments.as_bytes()),
             arguments: arguments.into(),
-            agent: request.agent.unwrap_or_else(|| self.options.agent.clone()),
+            profile: self.options.profile_of(&agent),
+            agent,
             tier: request.tier.unwrap_or(self.options.tier),
             grant: None,
         };
@@ -304,7 +308,7 @@ impl Dispatch {
     pub(crate) fn outlook(&self, tool: &CatalogTool) -> Decision {
         let question = CallQuestion {
             agent: &self.options.agent,
-            profile: &AgentId::default(),
+            profile: &self.options.profile_of(&self.options.agent),
             tier: self.options.tier,
             tool: &tool.facts,
             arguments: "{}",
@@ -315,7 +319,7 @@ impl Dispatch {
 
     /// What `policies` say of a call, with no event.
     pub(crate) fn decision(&self, policies: &DecisionPoint, call: &Call, tool: &CatalogTool) -> Decision {
-        answer(policies, tool, &call.question(tool, &AgentId::default()))
+        answer(policies, tool, &call.question(tool))
     }
 
     /// Whether the policies that decided are still those that decide.
@@ -326,8 +330,7 @@ impl Dispatch {
     /// One decision by one snapshot of the policies, and whether an approval that is kept answers it.
     async fn decide(&self, call: &mut Call, tool: &CatalogTool) -> Decided {
         let policies = self.policies.current();
-        let profile = AgentId::default();
-        let question = call.question(tool, &profile);
+        let question = call.question(tool);
         let decision = answer(&policies, tool, &question);
         let explanation = policies.explain_decided(&question, decision, call.arguments_hash);
         let decided = Decided {
@@ -440,10 +443,10 @@ impl Call {
         grant.map(|grant| grant.by)
     }
 
-    fn question<'a>(&'a self, tool: &'a CatalogTool, profile: &'a AgentId) -> CallQuestion<'a> {
+    fn question<'a>(&'a self, tool: &'a CatalogTool) -> CallQuestion<'a> {
         CallQuestion {
             agent: &self.agent,
-            profile,
+            profile: &self.profile,
             tier: self.tier,
             tool: &tool.facts,
             arguments: &self.arguments,

@@ -19,6 +19,7 @@ pub(crate) struct PermittedElicitation {
     policies: Arc<Policies>,
     handler: Arc<dyn ElicitationHandler>,
     agent: AgentId,
+    profile: AgentId,
     tier: Tier,
     transports: BTreeMap<ServerId, &'static str>,
     events: EventBus,
@@ -41,6 +42,7 @@ impl PermittedElicitation {
             policies: Arc::clone(policies),
             handler,
             agent: options.agent.clone(),
+            profile: options.profile_of(&options.agent),
             tier: options.tier,
             transports: specs
                 .iter()
@@ -61,7 +63,7 @@ impl ElicitationResponder for PermittedElicitation {
             let transport = self.transports.get(&server).copied().unwrap_or("stdio");
             let decision = self.policies.current().decide_elicitation(&ElicitationQuestion {
                 agent: &self.agent,
-                profile: &AgentId::default(),
+                profile: &self.profile,
                 tier: self.tier,
                 source: Source::Mcp,
                 server: &server,

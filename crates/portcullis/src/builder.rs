@@ -356,6 +356,7 @@ impl HubBuilder {
                     .tier
                     .or(settings.tier.map(|setting| setting.value))
                     .unwrap_or_default(),
+                profiles: stored::profiles(settings.agents),
                 sources: Arc::new(sources),
                 keeping: Keeping {
                     state,

@@ -26,8 +26,8 @@ pub enum HubError {
     NoServers(Vec<Diagnostic>),
     /// A document that states limits for the whole hub, or may, cannot be read, and the host gives none in code.
     #[error(
-        "what a document states, or may state, under `results` or `blobs` cannot be read, and those limits hold for all \
-         servers, so none is started: mend the document, or leave it out{}", listed(.0)
+        "what a document states, or may state, under `results`, `blobs` or `agents` cannot be read, and that holds for \
+         all servers, so none is started: mend the document, or leave it out{}", listed(.0)
     )]
     LimitsUnread(Vec<Diagnostic>),
     /// The policies cannot be loaded; nothing of them is in force.

@@ -1,10 +1,11 @@
-//! What documents say of results and of their store, as the hub's parts are told it.
+//! What documents say of results, of their store and of agents, as the hub's parts are told it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use portcullis_blobs::{Durability, FsOptions, Limits};
 use portcullis_config::{BlobDurability, BlobSettings, OversizeReplies, ResultSettings, Setting, Settings};
 use portcullis_router::{Oversize, ShapeOptions};
+use portcullis_types::AgentId;
 
 /// The store's options. What no document says is as ever.
 pub(crate) fn blob_options(settings: &BlobSettings) -> FsOptions {
@@ -49,6 +50,14 @@ pub(crate) fn retention(settings: &Settings) -> Option<Duration> {
         return None;
     }
     Some(retention)
+}
+
+/// The profile of each agent that is named.
+pub(crate) fn profiles(agents: Option<Setting<BTreeMap<AgentId, String>>>) -> BTreeMap<AgentId, AgentId> {
+    let named = agents.map(|agents| agents.value).unwrap_or_default();
+    // A name that is none was an error of its document.
+    let read = |(agent, profile): (AgentId, String)| Some((agent, profile.parse().ok()?));
+    named.into_iter().filter_map(read).collect()
 }
 
 pub(crate) fn value<T: Copy>(setting: &Option<Setting<T>>) -> Option<T> {

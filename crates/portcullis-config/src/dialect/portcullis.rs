@@ -67,7 +67,7 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
     // A profile that could not be read may have been the strict one: nothing of the document is used then.
     let used = servers.zip(profile).filter(|_| !hub.results.broken && !lost);
     // The limits hold for the servers of other documents too, and of a key that stands twice one is left out.
-    let twice = root.duplicates.iter().any(|twice| twice.key.value == "mcp");
+    let twice = root.duplicates.iter().any(|twice| twice.key.value == "mcp") || is_twice(own, "agents");
     if twice || hub.results.broken || lost || (hub.results.stated && used.is_none()) {
         sink.leave_limits_unread();
     }
@@ -106,9 +106,13 @@ fn servers_of(own: &Member, servers: Option<&Member>, sink: &mut Sink<'_>) -> Op
     }
 }
 
+/// Whether a member of the document's own part stands twice in it: one of the two was left out.
+fn is_twice(own: &Member, name: &str) -> bool {
+    matches!(&own.value.node, Node::Object(object) if object.duplicates.iter().any(|twice| twice.key.value == name))
+}
+
 fn profile(own: &Member, fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Profile> {
-    let twice = matches!(&own.value.node, Node::Object(object) if object.duplicates.iter().any(|d| d.key.value == "profile"));
-    if twice {
+    if is_twice(own, "profile") {
         fields.take("profile");
         return None;
     }
@@ -156,10 +160,14 @@ fn hub(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> HubDraft {
     }
 }
 
-/// `agents: {name: profile}`: who belongs to which group of agents that policies speak of.
+/// `agents: {name: profile}`: who belongs to which group of agents that policies speak of. One that is lost is not held to
+/// what they forbid its profile.
 fn agents(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Spanned<BTreeMap<AgentId, String>>> {
-    let span = fields.take("agents")?.key.span;
+    let member = fields.take("agents")?;
+    let span = member.key.span;
+    let twice = matches!(&member.value.node, Node::Object(object) if !object.duplicates.is_empty());
     let mut agents = BTreeMap::new();
+    let before = sink.errors();
     for pair in fields.pairs("agents", sink) {
         let profile = pair.value.value.parse::<AgentId>();
         for (text, parsed) in [
@@ -175,6 +183,9 @@ fn agents(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Spanned<BTreeM
         if let (Ok(agent), Ok(profile)) = (pair.name.value.parse(), profile) {
             agents.insert(agent, profile.to_string());
         }
+    }
+    if twice || sink.errors() > before {
+        sink.leave_limits_unread();
     }
     Some(Spanned { value: agents, span })
 }

@@ -59,6 +59,8 @@ pub struct RouterOptions {
     pub agent: AgentId,
     /// The tier, where the call does not say.
     pub tier: Tier,
+    /// The profile that an agent belongs to, for policies that are about profiles; all others belong to `default`.
+    pub profiles: BTreeMap<AgentId, AgentId>,
     /// What references in specs are resolved against.
     pub sources: Arc<dyn Sources + Send + Sync>,
     /// What outlives a run: what was trusted of tools.
@@ -87,11 +89,19 @@ impl RouterOptions {
             elicitation: None,
             agent: AgentId::default(),
             tier: Tier::default(),
+            profiles: BTreeMap::new(),
             sources,
             keeping: Keeping::default(),
             lifecycle: None,
             egress: None,
         }
+    }
+}
+
+impl RouterOptions {
+    /// The profile that `agent` belongs to.
+    pub(crate) fn profile_of(&self, agent: &AgentId) -> AgentId {
+        self.profiles.get(agent).cloned().unwrap_or_default()
     }
 }
 

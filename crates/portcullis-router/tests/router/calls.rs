@@ -86,6 +86,60 @@ async fn without_any_policy_all_is_denied() {
     assert_eq!(rig.refusal("read").await, "denied");
 }
 
+/// A policy about a profile is about each agent that belongs to it, whatever is asked.
+#[tokio::test]
+async fn policies_about_a_profile_hold_for_its_agents() {
+    let forbid = |action: &str| {
+        format!(
+            "@id(\"{action}\") @description(\"Not at night.\")\nforbid (principal in Mcp::Profile::\"night\", \
+             action == Mcp::Action::\"{action}\", resource);\n"
+        )
+    };
+    let files = [
+        ("team.rules", "allow mcp.s.read\nask mcp.s.ask\n".to_owned()),
+        ("night.cedar", forbid("call")),
+    ];
+    let files = files.map(|(name, text)| PolicyFile {
+        name: name.to_owned(),
+        text,
+    });
+    let answers = Answers::new(HookAnswer::Allow, PersonAnswer::Allow);
+    let bot: portcullis_types::AgentId = "bot".parse().unwrap();
+    let mut options = options("", Some(answers));
+    options.policies = Arc::new(DecisionPoint::load(&files).unwrap());
+    options.profiles = [(bot.clone(), "night".parse().unwrap())].into();
+    let rig = Rig::start_options(scripted(&tools(&["read", "ask"])), options).await;
+    for (agent, tool, expected) in [
+        (None, "read", "ok"),
+        (None, "ask", "ok"),
+        (Some("other"), "read", "ok"),
+        (Some("bot"), "read", "denied"),
+        (Some("bot"), "ask", "denied"),
+    ] {
+        let mut call = CallRequest::new(format!("mcp.s.{tool}").parse().unwrap(), "{}");
+        call.agent = agent.map(|agent| agent.parse().unwrap());
+        let called = timeout(PATIENCE, rig.router.call(call)).await.unwrap();
+        if let Err(error) = &called {
+            assert_eq!(error.explanation().unwrap().profile.as_str(), "night");
+        }
+        let outcome = called.as_ref().map_or_else(CallError::code, |_| "ok");
+        assert_eq!(outcome, expected, "{agent:?} {tool}");
+    }
+    rig.router.shutdown().await.unwrap();
+
+    // The hub's own agent, of whom lists and menus speak.
+    let mut options = self::options("", None);
+    options.policies = Arc::new(DecisionPoint::load(&files).unwrap());
+    options.profiles = [(bot.clone(), "night".parse().unwrap())].into();
+    options.agent = bot;
+    let rig = Rig::start_options(scripted(&tools(&["read"])), options).await;
+    let catalog = rig.router.catalog();
+    assert_eq!(
+        rig.router.outlook(catalog.tools().next().unwrap()).answer,
+        Answer::Deny
+    );
+}
+
 /// Who is asked, and whose word counts.
 #[tokio::test]
 async fn an_asked_call_runs_only_with_the_word_of_somebody_who_may_give_it() {
