@@ -216,57 +216,6 @@ fn hub_wide_settings_come_from_the_first_document_that_has_them() {
     assert_eq!(normalized.settings.policies.unwrap().value.to_str(), Some("p"));
 }
 
-/// Without its profile an agent would not be held to what policies forbid that.
-#[test]
-fn agents_that_cannot_be_read_leave_a_limit_unread() {
-    for (agents, unread) in [
-        ("{bot: night}", false),
-        ("{}", false),
-        ("{bot: 'ni ght'}", true),
-        ("{'b/t': night}", true),
-        ("{bot: [night]}", true),
-        ("[bot]", true),
-        ("{bot: night, bot: day}", true),
-        ("{bot: night}\n  agents: {}", true),
-    ] {
-        let text = format!("mcp:\n  servers: []\n  agents: {agents}\n");
-        let normalized = normalize(
-            &[Document::new("a.yaml", text)],
-            &Options::default(),
-            &NoEnvironment,
-        );
-        assert_eq!(normalized.settings.limits_unread, unread, "{agents}");
-        assert_eq!(codes(&normalized).is_empty(), !unread, "{agents}");
-    }
-}
-
-/// One document among several may be somebody else's: what it does to all of them is said.
-#[test]
-fn a_tier_that_lifts_all_questions_is_said_where_it_counts() {
-    let tier = |file: &str, tier: &str| Document::new(file, format!("mcp:\n  servers: []\n  tier: {tier}\n"));
-    for (documents, expected) in [
-        ([tier("a.yaml", "plan"), tier("b.yaml", "plan")], vec![]),
-        (
-            [tier("a.yaml", "full_access"), tier("b.yaml", "full_access")],
-            vec![Code::AsksLifted],
-        ),
-        (
-            [
-                Document::new("a.yaml", "mcp:\n  servers: []\n"),
-                tier("b.yaml", "full_access"),
-            ],
-            vec![Code::AsksLifted],
-        ),
-        (
-            [tier("a.yaml", "plan"), tier("b.yaml", "full_access")],
-            vec![Code::SettingConflict],
-        ),
-    ] {
-        let normalized = normalize(&documents, &Options::default(), &NoEnvironment);
-        assert_eq!(codes(&normalized), expected);
-    }
-}
-
 #[test]
 fn findings_stand_in_the_order_of_the_documents_and_of_their_text() {
     let text = r#"{"zzz":1,"mcpServers":{"b":{"command":"nope","aaa":1},"a":{}},"yyy":2}"#;
