@@ -163,13 +163,14 @@ impl Router {
             PermittedElicitation::responder(&options, &specs, events.clone(), &policies);
         let (tell, heard) = mpsc::unbounded_channel();
         tokio::spawn(lanes::forward(heard, actor.clone(), pinning.clone()));
+        let admission = Admission::new(specs.iter().map(|spec| (&spec.id, spec.limits)));
         let supervisor = Supervisor::start(specs, supervisor_options, tell).await?;
         watcher::start(&policies);
         tokio::spawn(lanes::republish(policies.swaps(), actor.clone()));
         let dispatch = Dispatch {
             upstreams: supervisor.upstreams().clone(),
             catalog: catalog.clone(),
-            admission: Admission::new(supervisor.upstreams().keys()),
+            admission,
             events: events.clone(),
             pinning,
             policies,

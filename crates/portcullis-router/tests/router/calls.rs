@@ -86,6 +86,32 @@ async fn without_any_policy_all_is_denied() {
     assert_eq!(rig.refusal("read").await, "denied");
 }
 
+/// What a definition says of how many calls there may be at a time is held to.
+#[tokio::test]
+async fn a_server_with_room_for_one_call_is_given_one() {
+    let script = tools(&["t"]).tool(Tool::new("mute", Behaviour::Mute));
+    let mut spec = scripted(&script);
+    spec.limits.calls_in_flight = 1;
+    spec.limits.calls_waiting = 1;
+    let mut rig = Rig::start_spec(spec, "allow mcp.s.*\n", None).await;
+    let spawned = |tool: &'static str| {
+        let router = Arc::clone(&rig.router);
+        tokio::spawn(async move {
+            let call = CallRequest::new(format!("mcp.s.{tool}").parse().unwrap(), "{}");
+            router.call(call).await.map(drop).map_err(|error| error.code())
+        })
+    };
+    let first = spawned("mute");
+    let second = spawned("t");
+    // In the order of their decisions.
+    for _ in 0..2 {
+        rig.until(|event| event["event"] == "permission").await;
+    }
+    assert_eq!(rig.refusal("t").await, "busy");
+    first.abort();
+    assert_eq!(timeout(PATIENCE, second).await.unwrap().unwrap(), Ok(()));
+}
+
 /// A policy about a profile is about each agent that belongs to it, whatever is asked.
 #[tokio::test]
 async fn policies_about_a_profile_hold_for_its_agents() {
