@@ -119,7 +119,7 @@ fn always_writes_a_policy_that_people_can_read_and_check() {
     assert!(
         asked
             .stderr
-            .contains("[a] always, written to policies/always-notes-write-"),
+            .contains("[a] always, whatever the arguments, written to policies/always-notes-write-"),
         "{}",
         asked.stderr
     );

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use portcullis_e2e::Folder;
+use portcullis_e2e::{Folder, pair, scripted};
 use portcullis_testkit::{Behaviour, Script, Tool, pseudo_random};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{configure, portcullis};
+use crate::{SCRIPTED, configure, portcullis};
 
 /// A server whose every call leaves a line in the file `ran`.
 fn notes(folder: &Folder) -> Script {
@@ -121,6 +121,33 @@ fn without_policies_all_is_denied_and_the_program_names_the_way_out() {
         .args(["--tier", "full_access"])
         .run()
         .exits(0);
+}
+
+/// What a configuration says of who belongs to which profile is what policies about profiles go by.
+#[test]
+fn an_agent_is_held_to_what_policies_say_of_its_profile() {
+    let folder = Folder::new();
+    let script = Script::new("notes").tool(Tool::new("read", Behaviour::Text("bread".to_owned())));
+    let server = pair(scripted(SCRIPTED, &script), "name", "notes".into());
+    let config = json!({"mcp": {"agents": {"bot": "night"}, "policies": "policies", "servers": [server]}});
+    folder.write("hub.json", config.to_string());
+    folder.rules("allow mcp.notes.*\n");
+    folder.write(
+        "policies/night.cedar",
+        "@id(\"night\") @description(\"Not at night.\")\nforbid (principal in Mcp::Profile::\"night\", action == \
+         Mcp::Action::\"call\", resource);\n",
+    );
+    let call = [
+        "call",
+        "mcp.notes.read",
+        "--config",
+        "hub.json",
+        "--format",
+        "json",
+    ];
+    for (agent, code) in [("other", 0), ("bot", 4)] {
+        portcullis(&folder, &call).args(["--as", agent]).run().exits(code);
+    }
 }
 
 #[test]

@@ -46,28 +46,6 @@ fn done_is_0() {
     check(&["--version"], 0, "portcullis");
 }
 
-/// A configuration says which profile an agent belongs to, and policies may tell profiles apart.
-#[test]
-fn denied_is_4_for_agents_of_a_profile_too() {
-    let folder = folder();
-    let text = std::fs::read_to_string(folder.path("hub.json")).unwrap();
-    folder.write(
-        "hub.json",
-        text.replacen(
-            "{\"servers\"",
-            "{\"agents\": {\"ci\": \"robots\"}, \"servers\"",
-            1,
-        ),
-    );
-    let forbid = "@id(\"robots\")\n@description(\"Robots read.\")\nforbid (principal in Mcp::Profile::\"robots\", \
-                  action == Mcp::Action::\"call\", resource == Mcp::Tool::\"mcp.any.good\");\n";
-    folder.write("policies/robots.cedar", forbid);
-    for (agent, code) in [("ada", 0), ("ci", 4)] {
-        let arguments = [["call", "mcp.any.good", "--as", agent].as_slice(), &HUB].concat();
-        portcullis(&folder, &arguments).run().exits(code);
-    }
-}
-
 #[test]
 fn failed_is_1() {
     let blobs = ["call", "mcp.any.good", "--blobs", "not-a-folder"];

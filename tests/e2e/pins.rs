@@ -133,12 +133,15 @@ fn a_tool_that_changed_between_runs_asks_until_the_difference_is_approved() {
 fn a_server_that_is_started_otherwise_asks_for_all_its_tools() {
     let folder = folder();
     call(&folder, 0);
-    let moved = json!({
-        "command": SCRIPTED,
-        "args": ["--script-file", folder.path("notes.json")],
-        "env": {"PRELOAD": "canary"},
-    });
-    folder.write("mcp.json", mcp_servers([("notes", moved)]));
+    let moved = |value: &str| {
+        let definition = json!({
+            "command": SCRIPTED,
+            "args": ["--script-file", folder.path("notes.json")],
+            "env": {"PRELOAD": value},
+        });
+        folder.write("mcp.json", mcp_servers([("notes", definition)]));
+    };
+    moved("canary");
     let told = call(&folder, 5).stderr;
     assert!(told.contains("started with changed"), "{told}");
     let shown = pins(&folder, &["diff", "mcp.notes"], 0);
@@ -152,6 +155,15 @@ fn a_server_that_is_started_otherwise_asks_for_all_its_tools() {
     let hash = listed[0]["waiting"]["hash"].as_str().unwrap();
     pins(&folder, &["approve", "mcp.notes", hash], 0);
     call(&folder, 0);
+    // A difference that cannot be shown is said to be one.
+    moved("other");
+    call(&folder, 5);
+    let shown = pins(&folder, &["diff", "mcp.notes"], 0);
+    assert!(
+        shown.stdout.contains("what differs is not kept"),
+        "{}",
+        shown.stdout
+    );
 }
 
 #[test]

@@ -37,6 +37,7 @@ impl From<&HubError> for ExitStatus {
             | HubError::NoPolicies(_)
             | HubError::NoServers(_)
             | HubError::LimitsUnread(_)
+            | HubError::AgentsUnread(_)
             | HubError::Policies(_) => Self::BadConfig,
             HubError::Blobs(_) | HubError::State(_) | HubError::Router(_) => Self::Failed,
         }

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use portcullis::is_hidden;
 use serde::Serialize;
 
 /// Prints a line of a result.
@@ -13,9 +14,25 @@ pub(crate) fn line(text: &str) {
 /// Prints data as one line of JSON.
 pub(crate) fn json(data: &impl Serialize) {
     match serde_json::to_string(data) {
-        Ok(text) => line(&text),
+        Ok(text) => line(&safe_json(&text)),
         Err(failure) => error(&format!("the result cannot be printed as JSON: {failure}")),
     }
+}
+
+/// The same JSON, safe for a terminal as [`safe`] text is: what it escapes stands in strings alone, where an escape says
+/// the same.
+fn safe_json(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_unsafe(c) && !matches!(c, '\n' | '\r' | '\t') {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                safe.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
 }
 
 /// Says something beside the result.
@@ -88,18 +105,16 @@ pub(crate) fn safe(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\n' | '\t' => safe.push(c),
-            c if c.is_control() || is_invisible(c) => safe.extend(c.escape_unicode()),
+            c if is_unsafe(c) => safe.extend(c.escape_unicode()),
             c => safe.push(c),
         }
     }
     safe
 }
 
-/// Bidirectional controls, zero-width characters and tag characters.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+/// Joiners are what some emoji need; in a name or a path they are only in the way.
+fn is_unsafe(c: char) -> bool {
+    c.is_control() || is_hidden(c) || matches!(c, '\u{200c}' | '\u{200d}')
 }
 
 #[cfg(test)]
@@ -113,6 +128,32 @@ mod tests {
             "a\\u{1b}[2J\\u{202e}b\\u{e0041}\nc"
         );
         assert_eq!(safe("größe 日本 🏰"), "größe 日本 🏰");
+        // Fillers and separators, and what hides letters behind a character.
+        for hidden in [
+            '\u{34f}',
+            '\u{3164}',
+            '\u{ffa0}',
+            '\u{115f}',
+            '\u{2028}',
+            '\u{200d}',
+            '\u{e0101}',
+            '\u{85}',
+            '\u{7f}',
+        ] {
+            assert_eq!(safe(&hidden.to_string()), hidden.escape_unicode().to_string());
+        }
+    }
+
+    #[test]
+    fn json_says_the_same_and_cannot_steer_the_terminal_either() {
+        let json = "{\"k\u{202e}\":[\"\u{9b}2J\u{7f}\u{e0041}é🏰\\n\"]\t}";
+        let safe = safe_json(json);
+        assert_eq!(
+            safe,
+            "{\"k\\u202e\":[\"\\u009b2J\\u007f\\udb40\\udc41é🏰\\n\"]\t}"
+        );
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(read(&safe), read(json));
     }
 
     #[test]

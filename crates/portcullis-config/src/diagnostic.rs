@@ -77,6 +77,7 @@ codes! {
     SameServer "same-server" "the same server stands in two documents and is started once",
     TooManyServers "too-many-servers" "more servers than the limit",
     SettingConflict "setting-conflict" "two documents give one hub-wide setting different values",
+    AsksLifted "asks-lifted" "a document lets run what the policies would ask about, on every server",
     TooManyDiagnostics "too-many-diagnostics" "more findings than are shown",
 }
 

@@ -143,6 +143,8 @@ pub(crate) struct Sink<'s> {
     limits_unread: bool,
     /// Whether what decides on calls in the whole hub may have got lost.
     deciding_unread: bool,
+    /// Whether agents' profiles did.
+    agents_unread: bool,
 }
 
 /// The server that findings stand in.
@@ -168,6 +170,7 @@ impl<'s> Sink<'s> {
             looks_for_limits: 0,
             limits_unread: false,
             deciding_unread: false,
+            agents_unread: false,
         }
     }
 
@@ -197,6 +200,15 @@ impl<'s> Sink<'s> {
 
     pub(crate) fn deciding_unread(&self) -> bool {
         self.deciding_unread
+    }
+
+    /// Says that the document gives agents their profiles, and that they are not used, since something cannot be read.
+    pub(crate) fn leave_agents_unread(&mut self) {
+        self.agents_unread = true;
+    }
+
+    pub(crate) fn agents_unread(&self) -> bool {
+        self.agents_unread
     }
 
     pub(crate) fn limits_unread(&self) -> bool {

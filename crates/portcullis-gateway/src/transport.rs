@@ -61,7 +61,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin> GatewayTransport
     /// Takes a frame in; gives the answer to one that is refused here.
     fn accept(&mut self, frame: Frame) -> Option<ServerJsonRpcMessage> {
         match frame {
-            Frame::Request { id, message, .. } => match request(&message) {
+            Frame::Request { id, method, message } => match request(&method, &message) {
                 Ok(message) => self.inbound.push_back(message),
                 Err(error) => return Some(refused(Some(id), ErrorCode::INVALID_REQUEST, &error.to_string())),
             },
@@ -146,13 +146,10 @@ where
 
 /// A request. The arguments of a call do not pass the SDK, which would round numbers and refuse some: they are taken
 /// out of the message and travel beside it as they were written.
-fn request(message: &str) -> serde_json::Result<ClientJsonRpcMessage> {
+fn request(method: &str, message: &str) -> serde_json::Result<ClientJsonRpcMessage> {
     type Members = BTreeMap<String, Box<RawValue>>;
     let mut members: Members = serde_json::from_str(message)?;
-    let is_call = members
-        .get("method")
-        .is_some_and(|method| method.get() == r#""tools/call""#);
-    let Some(params) = members.get("params").filter(|_| is_call) else {
+    let Some(params) = members.get("params").filter(|_| method == "tools/call") else {
         return serde_json::from_str(message);
     };
     let mut params: Members = serde_json::from_str(params.get())?;
@@ -215,15 +212,23 @@ mod tests {
 
     #[test]
     fn arguments_are_kept_word_for_word() {
-        let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"n":1.10, "big":123456789012345678901234567890, "huge":1e400}}}"#;
-        let parsed = request(line).unwrap();
-        let JsonRpcMessage::Request(request) = parsed else {
-            panic!("it is a request")
-        };
-        let RawArguments(raw) = request.request.extensions().get().unwrap();
-        assert_eq!(
-            raw.as_ref(),
-            r#"{"n":1.10, "big":123456789012345678901234567890, "huge":1e400}"#
-        );
+        let arguments = r#"{"n":1.10, "big":123456789012345678901234567890, "huge":1e400}"#;
+        // However the client writes the method.
+        for method in ["tools/call", r"tools\/call", r"tools/c\u0061ll"] {
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"x","arguments":{arguments}}}}}"#
+            );
+            let mut decoder = Decoder::new(Limits::default());
+            decoder.feed(line.as_bytes());
+            decoder.feed(b"\n");
+            let Some(Frame::Request { method, message, .. }) = decoder.next_frame() else {
+                panic!("it is a request")
+            };
+            let Ok(JsonRpcMessage::Request(request)) = request(&method, &message) else {
+                panic!("it is a request")
+            };
+            let RawArguments(raw) = request.request.extensions().get().unwrap();
+            assert_eq!(raw.as_ref(), arguments, "{line}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 use portcullis_types::CapabilityId;
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 /// What the policies know of a tool. It comes from the hub and from the tool's definition; where the definition
 /// is silent or wrong, the worst is assumed.
@@ -112,15 +112,15 @@ struct Definition<'a> {
 }
 
 #[derive(Deserialize)]
-struct Annotations {
-    #[serde(default, rename = "readOnlyHint")]
-    read_only: Value,
-    #[serde(default, rename = "destructiveHint")]
-    destructive: Value,
-    #[serde(default, rename = "idempotentHint")]
-    idempotent: Value,
-    #[serde(default, rename = "openWorldHint")]
-    open_world: Value,
+struct Annotations<'a> {
+    #[serde(borrow, default, rename = "readOnlyHint")]
+    read_only: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "destructiveHint")]
+    destructive: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "idempotentHint")]
+    idempotent: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "openWorldHint")]
+    open_world: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -149,14 +149,22 @@ fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 
 fn hints(annotations: Option<&RawValue>) -> ToolHints {
     let worst = ToolHints::default();
-    let Some(given) = annotations.and_then(|raw| object::<Annotations>(raw.get())) else {
+    let Some(given) = annotations.and_then(|raw| object::<Annotations<'_>>(raw.get())) else {
         return worst;
     };
     ToolHints {
-        read_only: given.read_only.as_bool().unwrap_or(worst.read_only),
-        destructive: given.destructive.as_bool().unwrap_or(worst.destructive),
-        idempotent: given.idempotent.as_bool().unwrap_or(worst.idempotent),
-        open_world: given.open_world.as_bool().unwrap_or(worst.open_world),
+        read_only: flag(given.read_only).unwrap_or(worst.read_only),
+        destructive: flag(given.destructive).unwrap_or(worst.destructive),
+        idempotent: flag(given.idempotent).unwrap_or(worst.idempotent),
+        open_world: flag(given.open_world).unwrap_or(worst.open_world),
+    }
+}
+
+fn flag(raw: Option<&RawValue>) -> Option<bool> {
+    match raw?.get() {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
     }
 }
 
@@ -206,6 +214,12 @@ mod tests {
             false,
         );
         check(r#"{"annotations":[true,false,true,false]}"#, WORST, false);
+        // What the JSON library would take for the text in it.
+        check(
+            r#"{"annotations":{"readOnlyHint":{"$serde_json::private::RawValue":"true"}}}"#,
+            WORST,
+            false,
+        );
         check(
             r#"{"annotations":{"readOnlyHint":true,"readOnlyHint":true}}"#,
             WORST,

@@ -6,6 +6,7 @@ use std::{
     },
 };
 
+use portcullis_config::Limits;
 use portcullis_types::{CapabilityId, ServerId};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -13,11 +14,6 @@ use tokio::{
 };
 
 use crate::error::CallError;
-
-/// The most calls in flight to one server.
-const IN_FLIGHT: usize = 64;
-/// The most calls that wait for one; beyond it a call is refused as busy.
-const WAITING: usize = 1_024;
 
 /// Bounds what is on its way to each server. Mailboxes and queues below are unbounded and rely on it.
 #[derive(Debug)]
@@ -27,17 +23,26 @@ pub(crate) struct Admission(HashMap<ServerId, Arc<Door>>);
 struct Door {
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
+    /// The most that may wait; beyond it a call is refused as busy.
+    most_waiting: usize,
 }
 
 impl Admission {
-    pub(crate) fn new<'a>(servers: impl Iterator<Item = &'a ServerId>) -> Self {
-        let door = || {
+    /// The doors of these servers, each by its own limits.
+    pub(crate) fn new<'a>(servers: impl Iterator<Item = (&'a ServerId, Limits)>) -> Self {
+        let size = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
+        let door = |limits: Limits| {
             Arc::new(Door {
-                permits: Arc::new(Semaphore::new(IN_FLIGHT)),
+                permits: Arc::new(Semaphore::new(size(limits.calls_in_flight))),
                 waiting: AtomicUsize::new(0),
+                most_waiting: size(limits.calls_waiting),
             })
         };
-        Self(servers.map(|server| (server.clone(), door())).collect())
+        Self(
+            servers
+                .map(|(server, limits)| (server.clone(), door(limits)))
+                .collect(),
+        )
     }
 
     /// A place in flight, waiting for it until `deadline`.
@@ -70,7 +75,7 @@ impl<'a> Place<'a> {
     fn take(door: &'a Door, server: &ServerId) -> Result<Self, CallError> {
         let waiting = door.waiting.fetch_add(1, Ordering::AcqRel);
         let place = Self(door);
-        if waiting < WAITING {
+        if waiting < door.most_waiting {
             Ok(place)
         } else {
             Err(CallError::Busy {
@@ -96,20 +101,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_over_the_bounds_waits_its_time_or_is_busy() {
         let capability: CapabilityId = "mcp.a.x".parse().unwrap();
-        let admission = Arc::new(Admission::new([capability.server().clone()].iter()));
+        let limits = Limits {
+            calls_in_flight: 3,
+            calls_waiting: 40,
+            ..Limits::default()
+        };
+        let admission = Arc::new(Admission::new([(capability.server(), limits)].into_iter()));
         let soon = Instant::now() + Duration::from_secs(5);
         let mut inside = Vec::new();
-        for _ in 0..IN_FLIGHT {
+        for _ in 0..3 {
             inside.push(admission.enter(&capability, soon).await.unwrap());
         }
-        let waiting: Vec<_> = (0..WAITING)
+        let waiting: Vec<_> = (0..40)
             .map(|_| {
                 let (admission, capability) = (Arc::clone(&admission), capability.clone());
                 tokio::spawn(async move { admission.enter(&capability, soon).await.map(drop) })
             })
             .collect();
         let door = admission.0.values().next().unwrap();
-        while door.waiting.load(Ordering::Acquire) < WAITING {
+        while door.waiting.load(Ordering::Acquire) < 40 {
             tokio::task::yield_now().await;
         }
         assert_eq!(

@@ -212,8 +212,8 @@ impl Dispatch {
         by: String,
     ) -> Option<AlwaysOffer> {
         let folder = self.policies.folder()?.clone();
-        let (capability, agent, profile) =
-            (call.capability.clone(), call.agent.clone(), call.profile.clone());
+        let (capability, agent) = (call.capability.clone(), call.agent.clone());
+        let profile = call.profile.clone();
         let (number, arguments_hash) = (call.number, call.arguments_hash);
         let (arguments, tier, facts) = (Arc::clone(&call.arguments), call.tier, tool.facts.clone());
         let in_force = decided.policies.digest();
@@ -293,6 +293,16 @@ impl Dispatch {
 }
 
 impl Call {
+    /// Whether an approval that is kept lets it run.
+    pub(crate) fn runs_by_what_is_kept(&self) -> bool {
+        self.grant.as_ref().is_some_and(|grant| grant.by == STORED)
+    }
+
+    /// Has an approval that is kept looked for anew: it may have ended, or have been taken back.
+    pub(crate) fn forget_what_is_kept(&mut self) {
+        self.grant.take_if(|grant| grant.by == STORED);
+    }
+
     /// What an approval of this call is bound to.
     fn bound(&self, tool: &CatalogTool, decided: &Decided) -> ApprovedCall {
         ApprovedCall {

@@ -20,6 +20,9 @@ const PINNED: [&str; 6] = [
 ];
 /// The one key of `_meta` that the floor goes by: a server that stops demanding a person is a change too.
 const FLOOR: &str = "anthropic/requiresUserInteraction";
+/// How the names begin by which the JSON library means something of its own: it reads the text in such a member as JSON,
+/// whatever stands in it twice.
+const LIBRARYS_OWN: &str = "$serde_json::private::";
 /// Any decimal number of so many digits is told from any other by its double.
 const EXACT_DIGITS: usize = 15;
 /// The largest integer up to which each is a double of its own.
@@ -35,7 +38,8 @@ pub(crate) struct Pinned {
 impl Pinned {
     /// Canonical JSON (RFC 8785) of the pinned parts. That form is lossy for what is no I-JSON (RFC 7493): of two
     /// members of one name it keeps one, and numbers beyond a double's precision run together. Such a definition is
-    /// taken as it came, so that no change in it can hide.
+    /// taken as it came, so that no change in it can hide. So is one with a member that the JSON library would not take
+    /// for what it is.
     pub(crate) fn of(definition: &str) -> Self {
         let text = canonical(definition).unwrap_or_else(|| definition.to_owned());
         Self {
@@ -53,13 +57,17 @@ fn canonical(definition: &str) -> Option<String> {
     let Ok(Value::Object(mut members)) = serde_json::from_str(definition) else {
         return None;
     };
-    let floor = members
-        .get("_meta")
-        .and_then(|meta| meta.get(FLOOR))
-        .map(|floor| Map::from_iter([(FLOOR.to_owned(), floor.clone())]));
+    let floor = match members.remove("_meta") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(mut meta)) => meta
+            .remove(FLOOR)
+            .map(|floor| Value::Object(Map::from_iter([(FLOOR.to_owned(), floor)]))),
+        // It demands a person too, see `ToolFacts`.
+        malformed => malformed,
+    };
     members.retain(|name, _| PINNED.contains(&name.as_str()));
     if let Some(floor) = floor {
-        members.insert("_meta".to_owned(), Value::Object(floor));
+        members.insert("_meta".to_owned(), floor);
     }
     serde_json_canonicalizer::to_string(&Value::Object(members)).ok()
 }
@@ -112,7 +120,7 @@ fn is_exact(number: &str) -> bool {
     small_integer || (significant <= EXACT_DIGITS && digits.len() <= 40 && moderate)
 }
 
-/// JSON in which no object has two members of one name.
+/// JSON in which no object has two members of one name, nor one that the JSON library takes for its own.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {
@@ -163,6 +171,9 @@ impl<'de> Visitor<'de> for UniqueVisitor {
         let mut names = HashSet::new();
         while let Some(name) = members.next_key::<String>()? {
             members.next_value::<Unique>()?;
+            if name.starts_with(LIBRARYS_OWN) {
+                return Err(serde::de::Error::custom("a name has a meaning of its own"));
+            }
             if !names.insert(name) {
                 return Err(serde::de::Error::custom("a name stands twice"));
             }
@@ -204,6 +215,9 @@ mod tests {
                 r#""x","#,
                 r#""x","_meta":{"anthropic/requiresUserInteraction":true},"#,
             ),
+            // Malformed, so that a person is asked.
+            (r#""x","#, r#""x","_meta":[],"#),
+            (r#""x","#, r#""x","_meta":"none","#),
         ] {
             check(FIRST, &FIRST.replace(change.0, change.1), false);
         }
@@ -255,6 +269,15 @@ mod tests {
             (
                 r#"{"name":"x","description":"\ud800"}"#,
                 r#"{"name":"x","description":"\ud801"}"#,
+            ),
+            // What the JSON library would take for the text in it.
+            (
+                r#"{"name":"x","inputSchema":{"type":"object"}}"#,
+                r#"{"name":"x","inputSchema":{"$serde_json::private::RawValue":"{\"type\":\"object\"}"}}"#,
+            ),
+            (
+                r#"{"name":"x","inputSchema":{"a":{"\u0024serde_json::private::RawValue":"{\"b\":\"evil\",\"b\":1}"}}}"#,
+                r#"{"name":"x","inputSchema":{"a":{"\u0024serde_json::private::RawValue":"{\"b\":\"good\",\"b\":1}"}}}"#,
             ),
             ("[1]", "[2]"),
             ("not json", "not json either"),

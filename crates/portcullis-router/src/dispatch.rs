@@ -3,13 +3,16 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
+use futures::poll;
 use portcullis_blobs::Tag;
 use portcullis_policy::{CallQuestion, DecisionPoint, Explanation};
 use portcullis_state::{StateError, Trusting};
@@ -64,6 +67,7 @@ pub(crate) struct Call {
     pub(crate) arguments: Arc<str>,
     pub(crate) arguments_hash: Hash,
     pub(crate) agent: AgentId,
+    /// What the agent belongs to.
     pub(crate) profile: AgentId,
     pub(crate) tier: Tier,
     pub(crate) grant: Option<Grant>,
@@ -121,8 +125,10 @@ impl Dispatch {
         let mut attempt = 0;
         // After a failure only a newer connection will do, and each has a listing of its own.
         let mut at_least = 0;
+        let mut turn = None;
         loop {
             let deadline = within.first();
+            call.forget_what_is_kept();
             let tool = self.look_up(call, upstream, deadline).await?;
             let tool = self.as_it_stands(tool).await;
             let decided = self.decide(call, &tool).await;
@@ -131,6 +137,8 @@ impl Dispatch {
                 Answer::Deny => return Err(call.denied(decided.explanation)),
                 Answer::Ask if call.is_granted(&tool, &decided) => {}
                 Answer::Ask => {
+                    // Nobody waits for a server because a person thinks.
+                    drop(turn.take());
                     self.ask(call, &tool, decided).await?;
                     // The time that somebody took to answer is not the server's.
                     within = CallDeadline::from_now(deadlines);
@@ -141,14 +149,21 @@ impl Dispatch {
                 capability: call.capability.clone(),
                 fault,
             };
-            let permit = self.admission.enter(&call.capability, deadline).await?;
-            let ready = upstream
-                .ready(deadline, at_least.max(tool.version))
-                .await
-                .map_err(fault)?;
+            let mut waited = false;
+            let permit = match turn.take() {
+                Some(permit) => permit,
+                None => noticing(&mut waited, self.admission.enter(&call.capability, deadline)).await?,
+            };
+            let coming = upstream.ready(deadline, at_least.max(tool.version));
+            let ready = noticing(&mut waited, coming).await.map_err(fault)?;
             if ready.version() != tool.version {
                 drop(permit);
                 self.catch_up(call, &ready, deadline).await?;
+                continue;
+            }
+            // What let it run may be gone by the time that its turn comes.
+            if !self.is_in_force(&decided) || (waited && call.runs_by_what_is_kept()) {
+                turn = Some(permit);
                 continue;
             }
             self.events.tell(Event::ToolCall {
@@ -307,6 +322,11 @@ impl Dispatch {
         answer(policies, tool, &call.question(tool))
     }
 
+    /// Whether the policies that decided are still those that decide.
+    fn is_in_force(&self, decided: &Decided) -> bool {
+        Arc::ptr_eq(&self.policies.current(), &decided.policies)
+    }
+
     /// One decision by one snapshot of the policies, and whether an approval that is kept answers it.
     async fn decide(&self, call: &mut Call, tool: &CatalogTool) -> Decided {
         let policies = self.policies.current();
@@ -331,6 +351,18 @@ impl Dispatch {
             by: call.granted_by(tool, &decided).unwrap_or(POLICIES),
         });
         decided
+    }
+}
+
+/// The outcome of `future`, and whether it had to be waited for.
+async fn noticing<T>(waited: &mut bool, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    match poll!(&mut future) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => {
+            *waited = true;
+            future.await
+        }
     }
 }
 

@@ -59,4 +59,4 @@ pub use pins::{Keeping, PinStanding, ToolPin};
 pub use policies::PolicyReload;
 pub use policy_folder::{PolicyFolder, PolicyFolderError, read_texts};
 pub use router::{BlobTag, Router, RouterOptions};
-pub use shape::{BlobInfo, Oversize, ShapeError, ShapeFlags, ShapeOptions, ShapedResult, shape};
+pub use shape::{BlobInfo, Oversize, ShapeError, ShapeFlags, ShapeOptions, ShapedResult, is_hidden, shape};

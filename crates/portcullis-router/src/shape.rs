@@ -46,7 +46,7 @@ mod tests;
 
 pub(crate) use find::data_url_header;
 use flags::InPieces;
-pub use flags::ShapeFlags;
+pub use flags::{ShapeFlags, is_hidden};
 pub(crate) use large::shape_reply;
 
 use crate::spool::SpoolFault;

@@ -91,15 +91,18 @@ pub enum StateError {
         /// What the database says.
         source: rusqlite::Error,
     },
-    /// A server has listed so many tools under changing names that no more are kept.
+    /// A server has listed so many tools under changing names, or under such long ones, that no more are kept.
     #[error(
-        "the server `{server}` has shown over {most} tools; no more of them are kept, and what is not kept is \
-         not trusted: `portcullis pins forget mcp.{server}` begins anew"
+        "the server `{server}` has shown over {most} tools, or ones whose names have over {most_name_bytes} bytes \
+         together; no more of them are kept, and what is not kept is not trusted: \
+         `portcullis pins forget mcp.{server}` begins anew"
     )]
     TooManyTools {
         /// Which server.
         server: String,
         /// How many are kept.
         most: usize,
+        /// How long their names may be together, in bytes.
+        most_name_bytes: usize,
     },
 }

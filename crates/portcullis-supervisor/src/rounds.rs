@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 use portcullis_types::ServerId;
 use rmcp::model::ElicitRequestParams;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use crate::asking::{Asking, Holds};
 
@@ -41,20 +41,25 @@ struct InputRequest {
 }
 
 impl InputRequired {
-    /// `raw` as such a result; `None` for every other.
+    /// `raw` as such a result; `None` for every other. One that says of itself twice what it is, and could be taken
+    /// for one, is an error: whoever reads it next would take the other word.
     pub(crate) fn read(raw: &str) -> Option<Result<Self, serde_json::Error>> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Kind {
-            #[serde(default)]
-            result_type: Option<Value>,
+        struct Kind<'a> {
+            #[serde(borrow, default)]
+            result_type: Option<&'a RawValue>,
         }
-        // Nearly every result is of another kind: only those that hold the word are parsed. What searches for it is
-        // made once, since that costs more than to search a short result.
-        static WORD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("input_required"));
-        WORD.find(raw.as_bytes())?;
-        let kind: Kind = serde_json::from_str(raw).ok()?;
-        (kind.result_type? == "input_required").then(|| serde_json::from_str(raw))
+        // Nearly every result is of another kind: only those that may hold the word are parsed.
+        if !raw.starts_with('{') || !may_hold_the_word(raw.as_bytes()) {
+            return None;
+        }
+        let kind: Kind<'_> = match serde_json::from_str(raw) {
+            Ok(kind) => kind,
+            Err(error) => return Some(Err(error)),
+        };
+        let said = serde_json::from_str::<String>(kind.result_type?.get()).ok()?;
+        (said == "input_required").then(|| serde_json::from_str(raw))
     }
 
     /// The next round, with an answer to each question. Only elicitations are answered; the error names what else
@@ -92,6 +97,15 @@ impl InputRequired {
             state: self.request_state,
         })
     }
+}
+
+/// Whether `input_required` stands in `raw`, also with letters of it escaped, as no writer of JSON does without intent.
+fn may_hold_the_word(raw: &[u8]) -> bool {
+    // What searches is made once, since that costs more than to search a short result.
+    static WORD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("input_required"));
+    static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r"\u00"));
+    let is_letter = |at: usize| raw.get(at + 4).is_some_and(|digit| matches!(digit, b'5'..=b'7'));
+    WORD.find(raw).is_some() || ESCAPE.find_iter(raw).any(is_letter)
 }
 
 #[cfg(test)]
@@ -143,12 +157,36 @@ mod tests {
     }
 
     #[test]
+    fn the_word_is_known_however_it_is_written() {
+        for raw in [
+            r#"{"resultType":"input_required"}"#,
+            r#"{"resultType":"input\u005frequired"}"#,
+            r#"{"content":[],"result\u0054ype":"\u0069nput\u005Frequire\u0064"}"#,
+        ] {
+            assert!(InputRequired::read(raw).unwrap().is_ok(), "{raw}");
+        }
+        for raw in [
+            r#"{"resultType":"complete","resultType":"input_required"}"#,
+            r#"{"resultType":"input_required","result\u0054ype":"complete"}"#,
+        ] {
+            let error = InputRequired::read(raw).unwrap().unwrap_err();
+            assert!(
+                error.to_string().contains("duplicate field `resultType`"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
     fn other_results_that_hold_the_word_are_none() {
         for raw in [
             r#"{"content":[{"type":"text","text":"input_required"}]}"#,
             r#"{"resultType":"complete","content":["input_required"]}"#,
             r#"{"content":{"resultType":"input_required"}}"#,
             "input_required",
+            r#"["input_required"]"#,
+            r#"{"content":[{"type":"text","text":"gr\u00fc\u00dfe \u005f"}]}"#,
+            r#"{"resultType":{"input_required":1},"content":[]}"#,
         ] {
             assert!(InputRequired::read(raw).is_none(), "{raw}");
         }

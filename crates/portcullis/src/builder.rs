@@ -312,6 +312,9 @@ impl HubBuilder {
         }
         let is_own_store = !matches!(self.store, Store::Given(_));
         let are_in_code = (self.blob_options.is_some() || !is_own_store) && self.shape.is_some();
+        if settings.agents_unread {
+            return Err(HubError::AgentsUnread(diagnostics));
+        }
         if settings.limits_unread && !are_in_code {
             return Err(HubError::LimitsUnread(diagnostics));
         }
@@ -352,11 +355,11 @@ impl HubBuilder {
                 approval: self.approval,
                 elicitation: self.elicitation,
                 agent: self.agent,
-                profiles: settings.agents.map(|setting| setting.value).unwrap_or_default(),
                 tier: self
                     .tier
                     .or(settings.tier.map(|setting| setting.value))
                     .unwrap_or_default(),
+                profiles: settings.agents.map(|setting| setting.value).unwrap_or_default(),
                 sources: Arc::new(sources),
                 keeping: Keeping {
                     state,

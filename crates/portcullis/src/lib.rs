@@ -81,7 +81,7 @@ pub use portcullis_router::{
     AlwaysOffer, ApprovalHandler, ApprovalRequest, BlobInfo, CallError, CallOutcome, CallRequest, Catalog,
     CatalogTool, ElicitationHandler, Event, EventRecord, EventStream, HookAnswer, Oversize, PersonAnswer,
     PinStanding, PinnedTool, PolicyFolder, PolicyFolderError, PolicyReload, ServerStatus, ShapeOptions,
-    ShapedResult, ToolPin,
+    ShapedResult, ToolPin, is_hidden,
 };
 #[cfg(feature = "hub")]
 pub use portcullis_state::{

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use chrono::{DateTime, SecondsFormat};
 use clap::{Args, Subcommand};
-use portcullis::{Hash, Pin, PinnedText, State, Trusting};
+use portcullis::{CapabilityId, Hash, Pin, PinnedText, State, Trusting};
 use serde::Serialize;
 
 use crate::{ExitStatus, arguments::Format, hub, output};
@@ -160,14 +160,17 @@ fn diff(arguments: &DiffArguments) -> Result<ExitStatus, String> {
     }
     output::line(&format!("+++ seen {}", placed(waiting, None)));
     let before = pin.trusted.as_ref().map(|(trusted, _)| trusted);
-    if waiting.text.is_none() || before.is_some_and(|trusted| trusted.text.is_none()) {
+    let is_lacking = waiting.text.is_none() || before.is_some_and(|trusted| trusted.text.is_none());
+    if is_lacking {
         output::line("one of the two was too long to keep: only their hashes tell them apart");
     }
     let text =
         |pinned: Option<&PinnedText>| pinned.and_then(|pinned| pinned.text.clone()).unwrap_or_default();
-    difference::lines(&text(before), &text(Some(waiting)))
-        .iter()
-        .for_each(|line| output::line(line));
+    let lines = difference::lines(&text(before), &text(Some(waiting)));
+    if lines.is_empty() && !is_lacking {
+        output::line(unseen(&pin.subject));
+    }
+    lines.iter().for_each(|line| output::line(line));
     output::note(&format!(
         "to trust it: portcullis pins approve {} {}",
         quoted(&pin.subject),
@@ -284,6 +287,17 @@ fn placed(pinned: &PinnedText, by: Option<&str>) -> String {
         .map(|by| format!(" by {}", output::inline(by, 100)))
         .unwrap_or_default();
     format!("{} since {since}{by}", pinned.hash)
+}
+
+/// Where two things differ whose texts say the same.
+fn unseen(subject: &str) -> &'static str {
+    match subject.parse::<CapabilityId>() {
+        Ok(_) => "they differ only in the blanks between their parts",
+        Err(_) => {
+            "what differs is not kept, as it may be secret: an argument, or the value of a variable or a header; \
+             look at the configuration"
+        }
+    }
 }
 
 /// A word that a shell takes as it stands; what could not be typed is left for the person to find.

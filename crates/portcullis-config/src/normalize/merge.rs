@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-use portcullis_types::{Hash, ServerId};
+use portcullis_types::{Hash, ServerId, Tier};
 
 use super::{Normalized, Setting, may_be_ours, read_draft, read_text};
 use crate::{
@@ -115,6 +115,7 @@ impl<'a> Merge<'a> {
         let settings = &mut self.normalized.settings;
         settings.limits_unread |= sink.limits_unread();
         settings.retention_unclear |= sink.limits_unread() || judged.is_none();
+        settings.agents_unread |= sink.agents_unread();
         self.deciding_unread |= sink.deciding_unread();
         let fields = sink.take_fields();
         self.normalized.diagnostics.extend(sink.finish());
@@ -226,6 +227,7 @@ impl<'a> Merge<'a> {
             span: policies.span,
         });
         if self.deciding_unread {
+            self.normalized.settings.agents_unread |= hub.agents.is_some();
             let tier = hub.tier.as_ref().map(|tier| ("tier", tier.span));
             let agents = hub.agents.as_ref().map(|agents| ("agents", agents.span));
             let policies = policies.map(|policies| ("policies", policies.span));
@@ -240,6 +242,13 @@ impl<'a> Merge<'a> {
         }
         let settings = &mut self.normalized.settings;
         set(&mut settings.policies, "policies", policies, sink);
+        let lifting = hub.tier.as_ref().filter(|tier| tier.value == Tier::FullAccess);
+        if let Some(tier) = lifting.filter(|_| settings.tier.is_none()) {
+            let message = "`tier` is `full_access`: what the policies ask about runs without a question, on the servers \
+                           of other documents too";
+            let help = "leave it out, and give the tier where the hub is started";
+            sink.warning(Code::AsksLifted, tier.span, message, help);
+        }
         set(&mut settings.tier, "tier", hub.tier.clone(), sink);
         set(&mut settings.agents, "agents", hub.agents.clone(), sink);
     }

@@ -15,6 +15,8 @@ mod machine;
 #[cfg(test)]
 mod page;
 #[cfg(test)]
+mod permissions;
+#[cfg(test)]
 mod rules;
 #[cfg(test)]
 mod schema;

@@ -135,6 +135,11 @@ const EXAMPLES: &[(Code, &str, &str)] = &[
         "mcp.yaml",
         "mcp:\n  servers:\n    - {name: a, command: node}\n    - {name: b, command: node}\n",
     ),
+    (
+        Code::AsksLifted,
+        "mcp.yaml",
+        "mcp: {tier: full_access, servers: [{name: a, command: node}]}",
+    ),
 ];
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cedar_policy::{Context, Policy, PolicySet, PrincipalConstraint, pst};
-use portcullis_types::Hash;
+use portcullis_types::{Hash, PolicyRef};
 
 use super::{NearestPolicy, Search};
 use crate::{
@@ -26,6 +26,9 @@ struct Asked {
     context: Context,
 }
 
+/// How far a policy's scope is from the tool, where the policy stands, and the policy.
+type Near<'p> = (usize, &'p PolicyRef, &'p IndexedPolicy);
+
 impl PolicyBase {
     /// Among the policies that permit `action`, the one of which the fewest parts did not hold; one about this very
     /// tool before any other.
@@ -35,31 +38,14 @@ impl PolicyBase {
         action: Action,
         search: Search,
     ) -> Option<NearestPolicy> {
-        let asked = self.asked(question, action).ok()?;
         let subject = Subject::new(question.tool);
-        let positions = match search {
-            Search::All => (0..self.indexed.len()).collect(),
-            Search::Tool => self.index.candidates(&subject, question.tool.capability.tool()),
+        let permits = self.permits(question, &subject, action, search);
+        let asked = match permits.as_slice() {
+            [] => return None,
+            permits => self.asked(question, action, &tags_of(permits)).ok()?,
         };
-        let mut permits: Vec<_> = positions
+        permits
             .into_iter()
-            .filter_map(|position| self.indexed.get(position))
-            .filter(|policy| policy.syntax.permits && policy.syntax.is_about(action))
-            .filter_map(|policy| {
-                Some((
-                    distance(&subject, &policy.syntax.resource),
-                    self.places.get(policy.policy.id())?,
-                    policy,
-                ))
-            })
-            // What full access means is told as a missing step, not as a policy that lacked something.
-            .filter(|(_, place, _)| !place.file.starts_with(crate::builtin::FOLDER) || action == Action::Call)
-            .collect();
-        permits.sort_by(|(near, a, _), (far, b, _)| {
-            (near, &a.file, a.line, &a.id).cmp(&(far, &b.file, b.line, &b.id))
-        });
-        let looked_at = permits.into_iter().take(MAX_LOOKED_AT);
-        looked_at
             .map(|(distance, place, policy)| {
                 (self.unmet(question, &asked, &subject, policy), distance, place)
             })
@@ -70,8 +56,43 @@ impl PolicyBase {
             })
     }
 
-    fn asked(&self, question: &CallQuestion<'_>, action: Action) -> Result<Asked, Unfit> {
-        let tags = arguments::tags(question.arguments, &TagKeys::All).map_err(|(_, told)| told)?;
+    /// The policies that permit `action` and whose scopes come nearest to the tool.
+    fn permits(
+        &self,
+        question: &CallQuestion<'_>,
+        subject: &Subject<'_>,
+        action: Action,
+        search: Search,
+    ) -> Vec<Near<'_>> {
+        let positions = match search {
+            Search::All => (0..self.indexed.len()).collect(),
+            Search::Tool => self.index.candidates(subject, question.tool.capability.tool()),
+        };
+        let mut permits: Vec<_> = positions
+            .into_iter()
+            .filter_map(|position| self.indexed.get(position))
+            .filter(|policy| policy.syntax.permits && policy.syntax.is_about(action))
+            .filter_map(|policy| {
+                Some((
+                    distance(subject, &policy.syntax.resource),
+                    self.places.get(policy.policy.id())?,
+                    policy,
+                ))
+            })
+            // What full access means is told as a missing step, not as a policy that lacked something.
+            .filter(|(_, place, _)| !place.file.starts_with(crate::builtin::FOLDER) || action == Action::Call)
+            .collect();
+        permits.sort_by(|(near, a, _), (far, b, _)| {
+            (near, &a.file, a.line, &a.id).cmp(&(far, &b.file, b.line, &b.id))
+        });
+        permits.truncate(MAX_LOOKED_AT);
+        permits
+    }
+
+    /// The call with those of its arguments that are `read`. All of them can be half a million, each of which takes its
+    /// time to become a tag, and a model chooses how many there are.
+    fn asked(&self, question: &CallQuestion<'_>, action: Action, read: &TagKeys) -> Result<Asked, Unfit> {
+        let tags = arguments::tags(question.arguments, read).map_err(|(_, told)| told)?;
         let world = self
             .model
             .world(question.agent, question.profile, question.tool)?;
@@ -154,6 +175,15 @@ impl PolicyBase {
     }
 }
 
+/// Which tags of the arguments these policies read.
+fn tags_of(policies: &[Near<'_>]) -> TagKeys {
+    let mut read = TagKeys::NONE;
+    policies
+        .iter()
+        .for_each(|(_, _, policy)| read.extend(&policy.syntax.reads.tags));
+    read
+}
+
 /// How far the scope is from the tool; 0 where it is in it. The longer the names begin alike, the nearer.
 fn distance(subject: &Subject<'_>, scope: &ResourceScope) -> usize {
     let apart = |one: &str, other: &str| {
@@ -194,4 +224,55 @@ fn principal(question: &CallQuestion<'_>, policy: &Policy) -> Option<String> {
         }
     };
     (!applies).then(|| format!("it is for `{told}`, and `{agent}` of `{profile}` asks"))
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::{AgentId, Tier};
+
+    use super::*;
+    use crate::{DecisionPoint, PolicyFile, ToolFacts};
+
+    /// How many tags the arguments of a call become where the nearest of these rules is looked for; the reason that
+    /// it does not apply is the same in any case.
+    #[track_caller]
+    fn check(rules: &str, arguments: &str, read: &[&str], unmet: Option<&str>) {
+        let file = PolicyFile {
+            name: "t.rules".to_owned(),
+            text: rules.to_owned(),
+        };
+        let point = DecisionPoint::load(&[file]).unwrap();
+        let (base, agent) = (point.base().unwrap(), AgentId::default());
+        let tool = ToolFacts::from_definition("mcp.a.t".parse().unwrap(), "stdio", "{}", true);
+        let question = CallQuestion {
+            agent: &agent,
+            profile: &agent,
+            tier: Tier::default(),
+            tool: &tool,
+            arguments,
+            now_ms: 0,
+        };
+        let subject = Subject::new(&tool);
+        let permits = base.permits(&question, &subject, Action::Call, Search::All);
+        assert_eq!(
+            tags_of(&permits),
+            TagKeys::These(read.iter().map(ToString::to_string).collect())
+        );
+        let nearest = base.nearest(&question, Action::Call, Search::All);
+        let told = nearest.as_ref().and_then(|nearest| nearest.unmet.first());
+        assert_eq!(told.map(String::as_str), unmet);
+    }
+
+    /// Half a million of them take seconds.
+    #[test]
+    fn arguments_that_no_policy_reads_become_no_tags() {
+        let many = format!(r#"{{"many":[{}0],"path":"/etc"}}"#, "0,".repeat(1_000));
+        check("deny mcp.b.*\n", &many, &[], None);
+        check(
+            "allow mcp.a.t when arg.path == \"/srv\"\nallow mcp.b.u when arg.mode == \"r\"\n",
+            &many,
+            &["mode", "path"],
+            Some("`context.args.getTag(\"path\") == \"/srv\"` does not hold"),
+        );
+    }
 }

@@ -57,10 +57,10 @@ pub struct RouterOptions {
     pub elicitation: Option<Arc<dyn ElicitationHandler>>,
     /// Who calls, where the call does not say.
     pub agent: AgentId,
-    /// The profile of each agent that has one, as the policies speak of it; all others are of `default`.
-    pub profiles: BTreeMap<AgentId, AgentId>,
     /// The tier, where the call does not say.
     pub tier: Tier,
+    /// The profile that an agent belongs to, for policies that are about profiles; all others belong to `default`.
+    pub profiles: BTreeMap<AgentId, AgentId>,
     /// What references in specs are resolved against.
     pub sources: Arc<dyn Sources + Send + Sync>,
     /// What outlives a run: what was trusted of tools.
@@ -88,8 +88,8 @@ impl RouterOptions {
             approval: None,
             elicitation: None,
             agent: AgentId::default(),
-            profiles: BTreeMap::new(),
             tier: Tier::default(),
+            profiles: BTreeMap::new(),
             sources,
             keeping: Keeping::default(),
             lifecycle: None,
@@ -99,7 +99,7 @@ impl RouterOptions {
 }
 
 impl RouterOptions {
-    /// The profile that an agent belongs to.
+    /// The profile that `agent` belongs to.
     pub(crate) fn profile_of(&self, agent: &AgentId) -> AgentId {
         self.profiles.get(agent).cloned().unwrap_or_default()
     }
@@ -163,13 +163,14 @@ impl Router {
             PermittedElicitation::responder(&options, &specs, events.clone(), &policies);
         let (tell, heard) = mpsc::unbounded_channel();
         tokio::spawn(lanes::forward(heard, actor.clone(), pinning.clone()));
+        let admission = Admission::new(specs.iter().map(|spec| (&spec.id, spec.limits)));
         let supervisor = Supervisor::start(specs, supervisor_options, tell).await?;
         watcher::start(&policies);
         tokio::spawn(lanes::republish(policies.swaps(), actor.clone()));
         let dispatch = Dispatch {
             upstreams: supervisor.upstreams().clone(),
             catalog: catalog.clone(),
-            admission: Admission::new(supervisor.upstreams().keys()),
+            admission,
             events: events.clone(),
             pinning,
             policies,

@@ -1,7 +1,10 @@
 //! From the supervisor to the router's actor. Each server has a lane of its own: its events stay in order, and while
 //! the pins of one are looked up the others' events go on.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use portcullis_supervisor::SupervisorEvent;
 use portcullis_types::ServerId;
@@ -24,15 +27,16 @@ pub(super) async fn forward(
     actor: ActorRef<RouterMessage>,
     pinning: Pinning,
 ) {
-    let mut lanes: BTreeMap<ServerId, UnboundedSender<SupervisorEvent>> = BTreeMap::new();
+    let mut lanes: BTreeMap<ServerId, Lane> = BTreeMap::new();
     let mut running = JoinSet::new();
     while let Some(event) = heard.recv().await {
         let lane = lanes.entry(server_of(&event).clone()).or_insert_with(|| {
-            let (lane, events) = unbounded_channel();
-            running.spawn(drive(events, actor.clone(), pinning.clone()));
+            let (lane, told) = Lane::new();
+            let waiting = Arc::clone(&lane.waiting);
+            running.spawn(drive(waiting, told, actor.clone(), pinning.clone()));
             lane
         });
-        let _ = lane.send(event);
+        lane.put(event);
     }
     drop(lanes);
     while running.join_next().await.is_some() {}
@@ -46,12 +50,49 @@ pub(super) async fn republish(mut swaps: watch::Receiver<u64>, actor: ActorRef<R
     }
 }
 
+/// What one server said and was not passed on yet, in order. One listing at most is among it: a server may list 32 MiB
+/// again and again while its pins are looked up, and only what it lists now counts.
+struct Lane {
+    waiting: Arc<Waiting>,
+    /// Told once for each event; the lane ends with it.
+    tell: UnboundedSender<()>,
+}
+
+type Waiting = Mutex<VecDeque<SupervisorEvent>>;
+
+impl Lane {
+    fn new() -> (Self, UnboundedReceiver<()>) {
+        let (tell, told) = unbounded_channel();
+        let waiting = Arc::default();
+        (Self { waiting, tell }, told)
+    }
+
+    fn put(&self, event: SupervisorEvent) {
+        let is_listing = |event: &SupervisorEvent| matches!(event, SupervisorEvent::Tools { .. });
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_listing(&event) {
+            waiting.retain(|event| !is_listing(event));
+        }
+        waiting.push_back(event);
+        let _ = self.tell.send(());
+    }
+}
+
+fn next_of(waiting: &Waiting) -> Option<SupervisorEvent> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+}
+
 async fn drive(
-    mut events: UnboundedReceiver<SupervisorEvent>,
+    waiting: Arc<Waiting>,
+    mut told: UnboundedReceiver<()>,
     actor: ActorRef<RouterMessage>,
     pinning: Pinning,
 ) {
-    while let Some(event) = events.recv().await {
+    while told.recv().await.is_some() {
+        // None where a newer listing took its place.
+        let Some(event) = next_of(&waiting) else {
+            continue;
+        };
         let message = match event {
             SupervisorEvent::Tools {
                 server,
@@ -74,5 +115,45 @@ fn server_of(event: &SupervisorEvent) -> &ServerId {
         SupervisorEvent::State { server, .. }
         | SupervisorEvent::Tools { server, .. }
         | SupervisorEvent::Egress { server, .. } => server,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_supervisor::ToolList;
+
+    use super::*;
+
+    #[test]
+    fn of_listings_only_the_newest_waits_and_all_else_stays_in_order() {
+        let (lane, mut told) = Lane::new();
+        let server: ServerId = "s".parse().unwrap();
+        let list = Arc::new(ToolList::default());
+        let state = |to| SupervisorEvent::State {
+            server: server.clone(),
+            from: "connecting",
+            to,
+            reason: String::new(),
+            pid: None,
+        };
+        lane.put(state("ready"));
+        for version in 1..=100 {
+            lane.put(SupervisorEvent::Tools {
+                server: server.clone(),
+                version,
+                list: Arc::clone(&list),
+            });
+        }
+        lane.put(state("idle"));
+        assert_eq!(Arc::strong_count(&list), 2);
+        let mut seen = Vec::new();
+        while told.try_recv().is_ok() {
+            seen.extend(next_of(&lane.waiting).map(|event| match event {
+                SupervisorEvent::State { to, .. } => to.to_owned(),
+                SupervisorEvent::Tools { version, .. } => version.to_string(),
+                SupervisorEvent::Egress { .. } => "egress".to_owned(),
+            }));
+        }
+        assert_eq!(seen, ["ready", "100", "idle"]);
     }
 }

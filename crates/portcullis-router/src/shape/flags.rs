@@ -105,6 +105,15 @@ impl ShapeFlags {
     }
 }
 
+/// Whether a reader does not see `c`, or sees it out of order: what the [`ShapeFlags`] of a result count. Blanks that
+/// are seen are not.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    let mut flags = ShapeFlags::default();
+    flags.count(c);
+    !flags.is_clear()
+}
+
 /// Counts what is in a string that does not lie in memory.
 pub(super) struct InPieces<'f> {
     flags: &'f mut ShapeFlags,

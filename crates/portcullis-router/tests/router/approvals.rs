@@ -8,7 +8,7 @@ use portcullis_router::{ApprovalRequest, PersonAnswer, PolicyFolder, PolicyReloa
 use portcullis_state::State;
 use portcullis_testkit::{Behaviour, Tool};
 use portcullis_types::Answer;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::JoinHandle};
 
 use super::*;
 
@@ -79,6 +79,13 @@ fn spec() -> ServerSpec {
 fn write(folder: &Path, name: &str, text: &str) {
     #[expect(clippy::disallowed_methods, reason = "a test edits a folder")]
     std::fs::write(folder.join(name), text).unwrap();
+}
+
+fn now_ms() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "approvals end by the wall clock")]
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
 }
 
 /// Options with policies from a folder that is not watched: what happens in a test happens when it says so.
@@ -189,7 +196,7 @@ async fn what_always_asks_is_approved_once_each_time() {
             assert_eq!((asked.hold, asked.always), (None, None), "{tool}");
         }
         assert_eq!(outcome(&rig, tool, "{}").await, "refused", "{tool}");
-        assert_eq!(rig.router.state().approvals(i64::MAX - 1).unwrap(), []);
+        assert_eq!(rig.router.state().approvals(now_ms()).unwrap(), []);
     }
     assert_eq!(
         std::fs::read_dir(root.path()).unwrap().count(),
@@ -318,4 +325,109 @@ async fn a_yes_to_other_policies_asks_again() {
     assert_eq!((called.approved_by, desk.count()), (Some("person"), 2));
     assert_eq!(called.decision.answer, Answer::Ask);
     assert_eq!(called.decision.code.as_str(), "ask.always");
+}
+
+/// A call that waits behind as many others as are let in at a time.
+struct Waiting {
+    rig: Rig,
+    others: Vec<JoinHandle<()>>,
+    call: JoinHandle<&'static str>,
+}
+
+impl Waiting {
+    /// Calls of `busy` have all places. Then `t` is called, and decided on.
+    async fn start(mut rig: Rig) -> Self {
+        let places = 64;
+        let others = (0..places).map(|_| {
+            let router = Arc::clone(&rig.router);
+            tokio::spawn(async move {
+                let call = CallRequest::new("mcp.s.busy".parse().unwrap(), "{}");
+                let _ = router.call(call).await;
+            })
+        });
+        let others = others.collect();
+        for _ in 0..places {
+            rig.until(|event| event["event"] == "tool.call").await;
+        }
+        let router = Arc::clone(&rig.router);
+        let call = tokio::spawn(async move {
+            let call = CallRequest::new("mcp.s.t".parse().unwrap(), "{}");
+            let ended = timeout(PATIENCE, router.call(call)).await.unwrap();
+            ended.map_or_else(
+                |error| error.code(),
+                |outcome| outcome.approved_by.unwrap_or("policies"),
+            )
+        });
+        rig.until(|event| event["event"] == "permission" && event["capability"] == "mcp.s.t")
+            .await;
+        Self { rig, others, call }
+    }
+
+    /// Makes room, and tells how the call ends.
+    async fn goes_on(self) -> &'static str {
+        let [first, rest @ ..] = self.others.as_slice() else {
+            return "nobody waits";
+        };
+        first.abort();
+        let ended = self.call.await.unwrap();
+        rest.iter().for_each(JoinHandle::abort);
+        self.rig.router.shutdown().await.unwrap();
+        ended
+    }
+}
+
+fn crowded(received: &Path) -> ServerSpec {
+    let script = Script::new("s")
+        .tool(Tool::new("t", Behaviour::Echo))
+        .tool(Tool::new("busy", Behaviour::Mute))
+        .record_received(received);
+    scripted(&script)
+}
+
+#[tokio::test]
+async fn policies_that_take_over_while_a_call_waits_for_its_turn_decide_on_it() {
+    let root = tempfile::tempdir().unwrap();
+    let (received, folder) = (root.path().join("received"), root.path().join("policies"));
+    for (after, expected) in [
+        ("allow mcp.s.busy\ndeny mcp.s.t\n", "denied"),
+        ("allow mcp.s.busy\nask mcp.s.t\n", "refused"),
+        ("allow mcp.s.*\ndeny mcp.z.*\n", "policies"),
+    ] {
+        #[expect(clippy::disallowed_methods, reason = "a test lays out a folder")]
+        std::fs::create_dir_all(&folder).unwrap();
+        write(&folder, "a.rules", "allow mcp.s.*\n");
+        let options = from_folder(&folder, &Desk::new([]));
+        let rig = Rig::start_options(crowded(&received), options).await;
+        let waiting = Waiting::start(rig).await;
+        write(&folder, "a.rules", after);
+        assert_eq!(waiting.rig.router.reload_policies().await, PolicyReload::Taken);
+        assert_eq!(waiting.goes_on().await, expected, "{after}");
+        let received = std::fs::read_to_string(&received).unwrap();
+        assert_eq!(
+            received.contains(r#""name":"t""#),
+            expected == "policies",
+            "{after}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_approval_that_is_taken_back_while_a_call_waits_for_its_turn_is_no_more() {
+    let root = tempfile::tempdir().unwrap();
+    let rules = "default ask\nallow mcp.s.busy\n";
+    for (taken_back, expected) in [(false, "stored-approval"), (true, "refused")] {
+        let desk = Desk::new([PersonAnswer::AllowFor]);
+        let options = options(rules, Some(desk.clone()));
+        let mut rig = Rig::start_options(crowded(&root.path().join("received")), options).await;
+        assert_eq!(outcome(&rig, "t", "{}").await, "person");
+        rig.told();
+        let state = Arc::clone(rig.router.state());
+        let waiting = Waiting::start(rig).await;
+        if taken_back {
+            let [kept] = state.approvals(now_ms()).unwrap().try_into().unwrap();
+            assert!(state.revoke(kept.id).unwrap());
+        }
+        assert_eq!(waiting.goes_on().await, expected);
+        assert_eq!(desk.count(), if taken_back { 2 } else { 1 });
+    }
 }

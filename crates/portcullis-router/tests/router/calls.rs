@@ -86,6 +86,86 @@ async fn without_any_policy_all_is_denied() {
     assert_eq!(rig.refusal("read").await, "denied");
 }
 
+/// What a definition says of how many calls there may be at a time is held to.
+#[tokio::test]
+async fn a_server_with_room_for_one_call_is_given_one() {
+    let script = tools(&["t"]).tool(Tool::new("mute", Behaviour::Mute));
+    let mut spec = scripted(&script);
+    spec.limits.calls_in_flight = 1;
+    spec.limits.calls_waiting = 1;
+    let mut rig = Rig::start_spec(spec, "allow mcp.s.*\n", None).await;
+    let spawned = |tool: &'static str| {
+        let router = Arc::clone(&rig.router);
+        tokio::spawn(async move {
+            let call = CallRequest::new(format!("mcp.s.{tool}").parse().unwrap(), "{}");
+            router.call(call).await.map(drop).map_err(|error| error.code())
+        })
+    };
+    let first = spawned("mute");
+    let second = spawned("t");
+    // In the order of their decisions.
+    for _ in 0..2 {
+        rig.until(|event| event["event"] == "permission").await;
+    }
+    assert_eq!(rig.refusal("t").await, "busy");
+    first.abort();
+    assert_eq!(timeout(PATIENCE, second).await.unwrap().unwrap(), Ok(()));
+}
+
+/// A policy about a profile is about each agent that belongs to it, whatever is asked.
+#[tokio::test]
+async fn policies_about_a_profile_hold_for_its_agents() {
+    let forbid = |action: &str| {
+        format!(
+            "@id(\"{action}\") @description(\"Not at night.\")\nforbid (principal in Mcp::Profile::\"night\", \
+             action == Mcp::Action::\"{action}\", resource);\n"
+        )
+    };
+    let files = [
+        ("team.rules", "allow mcp.s.read\nask mcp.s.ask\n".to_owned()),
+        ("night.cedar", forbid("call")),
+    ];
+    let files = files.map(|(name, text)| PolicyFile {
+        name: name.to_owned(),
+        text,
+    });
+    let answers = Answers::new(HookAnswer::Allow, PersonAnswer::Allow);
+    let bot: portcullis_types::AgentId = "bot".parse().unwrap();
+    let mut options = options("", Some(answers));
+    options.policies = Arc::new(DecisionPoint::load(&files).unwrap());
+    options.profiles = [(bot.clone(), "night".parse().unwrap())].into();
+    let rig = Rig::start_options(scripted(&tools(&["read", "ask"])), options).await;
+    for (agent, tool, expected) in [
+        (None, "read", "ok"),
+        (None, "ask", "ok"),
+        (Some("other"), "read", "ok"),
+        (Some("bot"), "read", "denied"),
+        (Some("bot"), "ask", "denied"),
+    ] {
+        let mut call = CallRequest::new(format!("mcp.s.{tool}").parse().unwrap(), "{}");
+        call.agent = agent.map(|agent| agent.parse().unwrap());
+        let called = timeout(PATIENCE, rig.router.call(call)).await.unwrap();
+        if let Err(error) = &called {
+            assert_eq!(error.explanation().unwrap().profile.as_str(), "night");
+        }
+        let outcome = called.as_ref().map_or_else(CallError::code, |_| "ok");
+        assert_eq!(outcome, expected, "{agent:?} {tool}");
+    }
+    rig.router.shutdown().await.unwrap();
+
+    // The hub's own agent, of whom lists and menus speak.
+    let mut options = self::options("", None);
+    options.policies = Arc::new(DecisionPoint::load(&files).unwrap());
+    options.profiles = [(bot.clone(), "night".parse().unwrap())].into();
+    options.agent = bot;
+    let rig = Rig::start_options(scripted(&tools(&["read"])), options).await;
+    let catalog = rig.router.catalog();
+    assert_eq!(
+        rig.router.outlook(catalog.tools().next().unwrap()).answer,
+        Answer::Deny
+    );
+}
+
 /// Who is asked, and whose word counts.
 #[tokio::test]
 async fn an_asked_call_runs_only_with_the_word_of_somebody_who_may_give_it() {
@@ -385,37 +465,4 @@ async fn arguments_that_are_no_object_are_refused() {
         result["content"][0]["text"],
         json!(r#"{"big":123456789012345678901234567890}"#)
     );
-}
-
-/// Policies speak of groups of agents, and the configuration says who belongs to which.
-#[tokio::test]
-async fn an_agent_is_decided_on_by_the_profile_that_it_belongs_to() {
-    let forbid = "@id(\"robots\")\n@description(\"Robots read.\")\nforbid (principal in Mcp::Profile::\"robots\", \
-                  action == Mcp::Action::\"call\", resource == Mcp::Tool::\"mcp.s.write\");\n";
-    let files = [("team.rules", "allow mcp.*\n"), ("robots.cedar", forbid)].map(|(name, text)| PolicyFile {
-        name: name.to_owned(),
-        text: text.to_owned(),
-    });
-    let agent = |name: &str| name.parse::<portcullis_types::AgentId>().unwrap();
-    let started = |own: &str| RouterOptions {
-        policies: Arc::new(DecisionPoint::load(&files).unwrap()),
-        profiles: [(agent("ci"), agent("robots")), (agent("ada"), agent("people"))].into(),
-        agent: agent(own),
-        ..options("allow mcp.*\n", None)
-    };
-    let rig = Rig::start_options(scripted(&tools(&["write"])), started("ada")).await;
-    for (by, allowed) in [
-        (None, true),
-        (Some("ada"), true),
-        (Some("else"), true),
-        (Some("ci"), false),
-    ] {
-        let mut request = CallRequest::new("mcp.s.write".parse().unwrap(), "{}");
-        request.agent = by.map(agent);
-        let called = timeout(PATIENCE, rig.router.call(request)).await.unwrap();
-        assert_eq!(called.is_ok(), allowed, "{by:?}");
-    }
-    // So is whoever calls by default.
-    let rig = Rig::start_options(scripted(&tools(&["write"])), started("ci")).await;
-    assert_eq!(rig.refusal("write").await, "denied");
 }

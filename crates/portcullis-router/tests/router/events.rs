@@ -87,6 +87,32 @@ async fn each_call_tells_its_way_in_order() {
     assert!(!all.contains(CANARY), "{all}");
 }
 
+/// What cannot be decided on is told of without its values, and no name of the caller's ends a line.
+#[tokio::test]
+async fn arguments_that_are_refused_and_names_that_are_odd_stand_on_one_line_without_a_value() {
+    let odd = "odd\n{\"seq\":1,\"event\":\"approval\"}";
+    let script = Script::new("s").tool(Tool::new(odd, Behaviour::Echo));
+    let mut rig = Rig::start(&script, "allow mcp.*\n", None).await;
+    for (arguments, outcome) in [
+        (format!(r#"{{"k":"{CANARY}","k":1}}"#), "denied"),
+        (format!(r#"{{"k":{CANARY}}}"#), "denied"),
+        (format!(r#"["{CANARY}"]"#), "denied"),
+        (
+            format!(r#"{{"k":{}"{CANARY}"{}}}"#, "[".repeat(70), "]".repeat(70)),
+            "denied",
+        ),
+        (format!(r#"{{"k":"{CANARY}"}}"#), "ok"),
+    ] {
+        let _ = rig.call(odd, &arguments).await;
+        let told = rig.told();
+        assert_eq!(told.last().unwrap()["outcome"], outcome, "{arguments}");
+    }
+    for record in &rig.heard {
+        let line = serde_json::to_string(&**record).unwrap();
+        assert!(!line.contains(CANARY) && !line.contains('\n'), "{line}");
+    }
+}
+
 /// A caller that goes away ends its call, and that is told too.
 #[tokio::test]
 async fn a_call_whose_caller_is_gone_is_told_as_cancelled() {

@@ -122,6 +122,9 @@ const KEPT_TEXT_BYTES: usize = 128 * 1024;
 const KEPT_SERVER_BYTES: usize = 32 * 1024 * 1024;
 /// How many tools of one server are kept. A listing has fewer; more come only from names that change.
 const KEPT_TOOLS: usize = 8_192;
+/// How long the names of all kept tools of one server may be together, in bytes. They are not left out as texts are: a
+/// name is what tells a tool.
+const KEPT_NAMES_BYTES: usize = 4 * 1024 * 1024;
 /// As whose word a definition is trusted that was seen first.
 const FIRST_SIGHT: &str = "first sight";
 
@@ -139,6 +142,7 @@ impl State {
         sighted.ok_or_else(|| StateError::TooManyTools {
             server: seen.server.to_string(),
             most: KEPT_TOOLS,
+            most_name_bytes: KEPT_NAMES_BYTES,
         })
     }
 
@@ -294,12 +298,13 @@ fn record(
         .iter()
         .map(|tool| format!("{server}.{}", tool.tool))
         .collect();
-    let new = subjects
+    let new: Vec<_> = subjects
         .iter()
         .filter(|subject| !known.contains_key(*subject))
-        .count();
+        .collect();
+    let name_bytes: usize = known.keys().chain(new.iter().copied()).map(String::len).sum();
     // The launch has a row of its own, and is no tool.
-    if new > 0 && known.len() + new > KEPT_TOOLS + 1 {
+    if !new.is_empty() && (known.len() + new.len() > KEPT_TOOLS + 1 || name_bytes > KEPT_NAMES_BYTES) {
         return Ok(None);
     }
     let mut recorder = Recorder {

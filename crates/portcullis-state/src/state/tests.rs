@@ -233,6 +233,17 @@ fn what_a_server_says_cannot_fill_the_disk() {
     assert!(matches!(error, StateError::TooManyTools { .. }), "{error}");
     assert_eq!(state.pins().unwrap().len(), 4_096 + 2, "nothing of it was kept");
     seen(&tools[..4_096]).unwrap();
+
+    // Nor with names, which are kept whole.
+    let long: Vec<_> = (0..8).map(|n| format!("{n}{}", "x".repeat(1 << 20))).collect();
+    let long: Vec<_> = long.iter().map(|tool| SeenTool { tool, ..tools[0] }).collect();
+    seen(&long[..3]).unwrap();
+    for next in &long[3..] {
+        let error = seen(std::slice::from_ref(next)).unwrap_err();
+        assert!(error.to_string().contains("4194304 bytes"), "{error}");
+    }
+    assert_eq!(state.pins().unwrap().len(), 4_096 + 2 + 3);
+    seen(&long[..3]).unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! streamable HTTP, SEP-2243). The SDK does this from its own view of a list; ours goes up as raw text.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -9,7 +10,7 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
 use crate::transport::RawArguments;
 
@@ -147,16 +148,11 @@ impl ParamCache {
         let Some(wanted) = self.lock().get(call.params.name.as_ref()).cloned() else {
             return headers;
         };
-        let arguments = call
-            .extensions
-            .get::<RawArguments>()
-            .and_then(|RawArguments(text)| serde_json::from_str::<Value>(text).ok());
-        let Some(arguments) = arguments else {
+        let Some(RawArguments(text)) = call.extensions.get::<RawArguments>() else {
             return headers;
         };
         for ParamHeader { path, name } in wanted.iter() {
-            let value = path.iter().try_fold(&arguments, |value, key| value.get(key));
-            if let Some(value) = value.and_then(header_value) {
+            if let Some(value) = at(text, path).and_then(header_value) {
                 headers.insert(name, value);
             }
         }
@@ -169,13 +165,21 @@ impl ParamCache {
     }
 }
 
-/// A primitive value as a header: as it is, or in base64 where a header could not carry it unchanged.
-fn header_value(value: &Value) -> Option<HeaderValue> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Number(number) => number.to_string(),
-        _ => return None,
+/// What stands at `path` in the JSON text `arguments`, as it stands there: what was decided on is what a header says, so
+/// nothing is rounded, and no member is taken for the text in it.
+fn at<'a>(arguments: &'a str, path: &[String]) -> Option<&'a str> {
+    path.iter().try_fold(arguments, |text, key| {
+        let members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(text).ok()?;
+        members.get(key.as_str()).map(|value| value.get())
+    })
+}
+
+/// A primitive value, JSON text, as a header: as it is, or in base64 where a header could not carry it unchanged.
+fn header_value(raw: &str) -> Option<HeaderValue> {
+    let text: Cow<'_, str> = match raw.as_bytes().first()? {
+        b'"' => serde_json::from_str::<String>(raw).ok()?.into(),
+        b'{' | b'[' | b'n' => return None,
+        _ => raw.into(),
     };
     let printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let padded = text.starts_with(' ') || text.ends_with(' ');
@@ -185,7 +189,11 @@ fn header_value(value: &Value) -> Option<HeaderValue> {
     let text = if plain {
         text
     } else {
-        format!("=?base64?{}?=", base64_simd::STANDARD.encode_to_string(text))
+        format!(
+            "=?base64?{}?=",
+            base64_simd::STANDARD.encode_to_string(text.as_bytes())
+        )
+        .into()
     };
     HeaderValue::from_str(&text).ok()
 }
@@ -291,6 +299,13 @@ mod tests {
             ),
             (r#"{"s":""}"#, vec!["mcp-param-s: "]),
             (r#"{"s":null,"n":[1],"o":7}"#, vec![]),
+            (
+                r#"{"n":123456789012345678901234567890, "s" : "\u0061\"" }"#,
+                vec!["mcp-param-n: 123456789012345678901234567890", "mcp-param-s: a\""],
+            ),
+            // What the JSON library would take for the text in it, and the server does not.
+            (r#"{"s":{"$serde_json::private::RawValue":"\"x\""}}"#, vec![]),
+            (r#"{"$serde_json::private::RawValue":"{\"s\":\"x\"}"}"#, vec![]),
         ] {
             assert_eq!(headers(&cache, arguments), expected, "{arguments}");
         }

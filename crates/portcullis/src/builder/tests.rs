@@ -55,6 +55,20 @@ async fn limits_that_cannot_be_read_start_nothing_unless_code_has_them() {
     }
 }
 
+/// Limits in code say nothing of profiles.
+#[tokio::test]
+async fn profiles_that_cannot_be_read_start_nothing() {
+    for settings in [
+        ", agents: {bot: 'ni ght'}",
+        ", agents: {bot: night}, tier: none_such",
+    ] {
+        let given = builder(["", settings]).blob_options(FsOptions::default());
+        let error = given.shape(ShapeOptions::default()).start().await.unwrap_err();
+        assert!(matches!(error, HubError::AgentsUnread(_)), "{settings}: {error}");
+        assert!(error.to_string().contains("1.yaml:"), "{settings}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn a_hub_collects_by_its_documents_where_they_agree_and_the_store_is_its_own() {
     let (short, long) = (

@@ -1,6 +1,8 @@
 //! Two definitions, line by line, as a person can read them.
 
-use serde_json::Value;
+use std::str::Chars;
+
+use serde::de::IgnoredAny;
 use similar::{ChangeTag, TextDiff};
 
 use crate::output;
@@ -32,9 +34,10 @@ pub(super) fn lines(before: &str, after: &str) -> Vec<String> {
 
 /// JSON one member a line, and a text of several lines on as many; what is no JSON as it is.
 fn readable(text: &str) -> String {
-    let pretty = serde_json::from_str::<Value>(text)
-        .and_then(|value| serde_json::to_string_pretty(&value))
-        .unwrap_or_else(|_| text.to_owned());
+    let pretty = match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(_) => laid_out(text),
+        Err(_) => text.to_owned(),
+    };
     let mut shown = String::with_capacity(pretty.len());
     for line in pretty.lines() {
         let indent: String = line.chars().take_while(|c| *c == ' ').collect();
@@ -53,6 +56,55 @@ fn readable(text: &str) -> String {
         shown.push('\n');
     }
     output::safe(&shown)
+}
+
+/// Valid JSON with its own blanks in the place of those that were there. All else stays to the letter: what is read
+/// into values and written again has lost members that stand twice and digits.
+fn laid_out(json: &str) -> String {
+    let mut out = String::with_capacity(2 * json.len());
+    let (mut depth, mut empty) = (0_usize, false);
+    let mut characters = json.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            ' ' | '\t' | '\n' | '\r' => continue,
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                if !empty {
+                    new_line(&mut out, depth);
+                }
+            }
+            _ if empty => new_line(&mut out, depth),
+            _ => {}
+        }
+        out.push(c);
+        empty = matches!(c, '{' | '[');
+        match c {
+            '{' | '[' => depth += 1,
+            ',' => new_line(&mut out, depth),
+            ':' => out.push(' '),
+            '"' => string(&mut out, &mut characters),
+            _ => {}
+        }
+    }
+    out
+}
+
+fn new_line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", depth));
+}
+
+/// The rest of a string, to its closing quote.
+fn string(out: &mut String, characters: &mut Chars<'_>) {
+    let mut escaped = false;
+    for c in characters {
+        out.push(c);
+        match c {
+            '"' if !escaped => return,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -94,7 +146,57 @@ mod tests {
                 " }",
             ],
         );
+        // What stands twice, what only the library means something by, and digits beyond a double.
+        check(
+            r#"{"a":{"d":"good","d":1}}"#,
+            r#"{"a":{"d":"evil","d":1}}"#,
+            &[
+                " {",
+                r#"   "a": {"#,
+                r#"-    "d": "good","#,
+                r#"+    "d": "evil","#,
+                r#"     "d": 1"#,
+                "   }",
+                " }",
+            ],
+        );
+        check(
+            r#"{"a":[1]}"#,
+            r#"{"a":{"$serde_json::private::RawValue":"[1]"}}"#,
+            &[
+                " {",
+                r#"-  "a": ["#,
+                "-    1",
+                "-  ]",
+                r#"+  "a": {"#,
+                r#"+    "$serde_json::private::RawValue": "[1]""#,
+                "+  }",
+                " }",
+            ],
+        );
+        check(
+            r#"{"m":9007199254740993}"#,
+            r#"{"m":9007199254740993.0}"#,
+            &[
+                " {",
+                r#"-  "m": 9007199254740993"#,
+                r#"+  "m": 9007199254740993.0"#,
+                " }",
+            ],
+        );
         check("", "no json \u{1b}[2K", &["+no json \\u{1b}[2K"]);
+    }
+
+    #[test]
+    fn json_is_laid_out_and_nothing_else_is_changed() {
+        let json = r#" { "a" : [ ] , "b" :{}, "c\"\\":[1.50 ,{"d, e":"[ {\\"}] ,"f":null} "#;
+        let laid_out = laid_out(json);
+        assert_eq!(
+            laid_out,
+            "{\n  \"a\": [],\n  \"b\": {},\n  \"c\\\"\\\\\": [\n    1.50,\n    {\n      \"d, e\": \"[ {\\\\\"\n    }\n  ],\n  \"f\": null\n}"
+        );
+        let again = serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(json).unwrap());
+        assert_eq!(again.unwrap().replace("1.5,", "1.50,"), laid_out);
     }
 
     #[test]
