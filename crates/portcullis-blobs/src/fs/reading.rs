@@ -64,27 +64,16 @@ impl Shelf {
     }
 
     pub(crate) fn get_range(&self, blob: BlobRef, range: &Range<u64>) -> Result<Bytes, BlobError> {
-        let (mut file, stat) = self.find(blob)?;
+        let (file, stat) = self.find(blob)?;
         let size = size_bytes(&stat);
         // Where the file has not its true size, the hash tells before the range matters.
-        let mut wanted = room_for(range.end.min(size).saturating_sub(range.start))?;
-        let mut hasher = blake3::Hasher::new();
-        let mut piece = vec![0; PIECE_BYTES];
-        let mut at = 0;
-        loop {
-            let count = file.read(&mut piece).map_err(self.io_failed("read a blob"))?;
-            let read = piece.get(..count).unwrap_or_default();
-            if read.is_empty() {
-                break;
-            }
-            hasher.update(read);
-            wanted.extend_from_slice(overlap(read, at, range));
-            at += count as u64;
-        }
-        if hash_of(&hasher) != blob.0 {
+        let room = room_for(range.end.min(size).saturating_sub(range.start))?;
+        let (wanted, read, hash) =
+            read_range(file, size, range, room).map_err(self.io_failed("read a blob"))?;
+        if hash != blob.0 {
             return Err(self.damaged(blob, Some(&stat), WRONG_HASH));
         }
-        BlobError::check_range(blob, at, range)?;
+        BlobError::check_range(blob, read, range)?;
         Ok(wanted.into())
     }
 
@@ -171,6 +160,31 @@ fn read_whole(file: &File, mut content: Vec<u8>, size: u64) -> io::Result<(Bytes
     Ok((content.into(), hash))
 }
 
+/// Reads `size` bytes of `file` and hashes them: what of them lies in `range`, appended to `wanted`, how many there were,
+/// and their hash. What was appended since is not read, so that it ends, and takes no more memory than it has.
+fn read_range(
+    mut file: impl Read,
+    size: u64,
+    range: &Range<u64>,
+    mut wanted: Vec<u8>,
+) -> io::Result<(Vec<u8>, u64, Hash)> {
+    let mut hasher = blake3::Hasher::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut at = 0;
+    while at < size {
+        let most = usize::try_from(size - at).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+        let count = read_full(&mut file, piece.get_mut(..most).unwrap_or_default())?;
+        let read = piece.get(..count).unwrap_or_default();
+        if read.is_empty() {
+            break;
+        }
+        hasher.update(read);
+        wanted.extend_from_slice(overlap(read, at, range));
+        at += count as u64;
+    }
+    Ok((wanted, at, hash_of(&hasher)))
+}
+
 /// Reads `size` bytes of `file`, more than a part, and hashes them: two threads, each what it has read itself.
 fn read_helped(
     file: File,
@@ -238,7 +252,7 @@ fn read_part(
 }
 
 /// Reads until `piece` is full or the file ends.
-fn read_full(file: &mut File, piece: &mut [u8]) -> io::Result<usize> {
+fn read_full(file: &mut impl Read, piece: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = piece.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read(rest) {
@@ -290,6 +304,17 @@ mod tests {
             expected.resize(size, 0);
             assert!(content == expected, "{left}");
             assert_eq!(hash, Hash::of(&expected), "{left}");
+        }
+    }
+
+    /// Whoever appends to a file can do so for as long as it likes.
+    #[test]
+    fn of_a_file_that_grows_a_range_reads_what_there_was() {
+        for size in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, 3 * PIECE_BYTES + 5] {
+            let (wanted, read, hash) =
+                read_range(io::repeat(7), size as u64, &(1..u64::MAX), Vec::new()).unwrap();
+            assert_eq!((wanted.len(), read), (size.saturating_sub(1), size as u64));
+            assert_eq!(hash, Hash::of(&vec![7; size]));
         }
     }
 }

@@ -97,7 +97,8 @@ impl Shelf {
             return Ok(false);
         }
         if !is_private(&stat) {
-            return match self.get(blob) {
+            // No byte of it is wanted, and it may be larger than memory.
+            return match self.get_range(blob, &(0..0)) {
                 Ok(_) => Ok(true),
                 Err(BlobError::Corrupt { .. } | BlobError::NotFound(_)) => Ok(false),
                 Err(other) => Err(other),
@@ -166,15 +167,17 @@ impl Shelf {
     }
 
     /// Makes a blob that was there before durable, where that is wanted: its first writer may not have come to
-    /// that yet, or may not have wanted to.
-    pub(crate) fn settle_existing(&self, blob: BlobRef, folder: &Folder) -> Result<(), BlobError> {
+    /// that yet, or may not have wanted to. `false` where it is gone: nobody keeps a reader from moving it aside.
+    pub(crate) fn settle_existing(&self, blob: BlobRef, folder: &Folder) -> Result<bool, BlobError> {
         if self.durability == Durability::Fsync {
-            let (file, _) = folder
-                .file(&blob.0.to_string())
-                .map_err(self.failed("open a blob"))?;
+            let (file, _) = match folder.file(&blob.0.to_string()) {
+                Err(Errno::NOENT) => return Ok(false),
+                other => other.map_err(self.failed("open a blob"))?,
+            };
             Folder::sync_file(&file).map_err(self.io_failed("sync a blob"))?;
         }
-        self.settle_names(blob, folder)
+        self.settle_names(blob, folder)?;
+        Ok(true)
     }
 
     pub(crate) fn is_durable(&self) -> bool {
