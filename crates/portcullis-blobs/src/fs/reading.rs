@@ -59,7 +59,7 @@ impl Shelf {
         if hash == blob.0 {
             Ok(content)
         } else {
-            Err(self.damaged(blob, Some(&stat), WRONG_HASH))
+            Err(self.damaged(blob, &stat, WRONG_HASH))
         }
     }
 
@@ -71,7 +71,7 @@ impl Shelf {
         let (wanted, read, hash) =
             read_range(file, size, range, room).map_err(self.io_failed("read a blob"))?;
         if hash != blob.0 {
-            return Err(self.damaged(blob, Some(&stat), WRONG_HASH));
+            return Err(self.damaged(blob, &stat, WRONG_HASH));
         }
         BlobError::check_range(blob, read, range)?;
         Ok(wanted.into())
@@ -94,14 +94,23 @@ impl Shelf {
         let folder = self.folder(blob)?.ok_or(BlobError::NotFound(blob))?;
         match folder.file(&blob.0.to_string()) {
             Ok((file, stat)) if is_file(&stat) => Ok((file, stat)),
-            Ok((_, stat)) => Err(self.damaged(blob, Some(&stat), NO_FILE)),
+            Ok((_, stat)) => Err(self.damaged(blob, &stat, NO_FILE)),
             Err(Errno::NOENT) => Err(BlobError::NotFound(blob)),
-            Err(Errno::LOOP | Errno::NXIO) => Err(self.damaged(blob, None, NO_FILE)),
+            Err(Errno::LOOP | Errno::NXIO) => {
+                let stat = folder
+                    .stat(&blob.0.to_string())
+                    .map_err(self.failed("look for a blob"))?;
+                // Where it is gone by now, there was none.
+                let found = stat.filter(|stat| !is_file(stat));
+                Err(found.map_or(BlobError::NotFound(blob), |stat| {
+                    self.damaged(blob, &stat, NO_FILE)
+                }))
+            }
             Err(other) => Err(self.failed("open a blob")(other)),
         }
     }
 
-    fn damaged(&self, blob: BlobRef, found: Option<&Stat>, what: &str) -> BlobError {
+    fn damaged(&self, blob: BlobRef, found: &Stat, what: &str) -> BlobError {
         match self.folder(blob) {
             Ok(Some(folder)) => self.corrupt(blob, &folder, found, what),
             Ok(None) => BlobError::NotFound(blob),
@@ -129,7 +138,7 @@ impl Reading {
         if hash_of(&self.hasher) == self.blob.0 {
             Ok((piece.into(), None))
         } else {
-            Err(self.shelf.damaged(self.blob, Some(&self.stat), WRONG_HASH))
+            Err(self.shelf.damaged(self.blob, &self.stat, WRONG_HASH))
         }
     }
 }

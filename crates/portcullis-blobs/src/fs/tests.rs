@@ -199,6 +199,32 @@ fn what_is_moved_aside_while_it_is_put_is_written_anew() {
     }
 }
 
+/// Two may find the same damage, and one of them may have mended it when the other comes to move it aside: then the good
+/// file, or the folder of good files, is not moved for a moment even, in which a crash would lose it.
+#[test]
+fn what_another_has_mended_is_not_moved_aside() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&store, b"good").unwrap();
+    let all = store.shelf.root.child("blake3").unwrap();
+    let shard = shelf::fan_out(blob(b"good"));
+    let folder = all.child(&shard).unwrap();
+    // What was found there before, and lies in the quarantine since.
+    fs::write(fixture.folder().join("quarantine-bad"), b"baad").unwrap();
+    let found = store.shelf.root.stat("quarantine-bad").unwrap().unwrap();
+    steps::taken();
+    for (within, name) in [(&folder, blob(b"good").0.to_string()), (&all, shard)] {
+        assert_eq!(store.shelf.set_aside(within, &name, &found).unwrap(), None);
+    }
+    assert_eq!(steps::taken(), []);
+    let error = store.shelf.corrupt(blob(b"good"), &folder, &found, "bad");
+    assert!(
+        error.to_string().contains("somebody else has moved it"),
+        "{error}"
+    );
+    assert_eq!(fixture.get(&store, b"good").unwrap().as_ref(), b"good");
+}
+
 #[test]
 fn report_49_a_planted_link_is_neither_written_through_nor_read() {
     let fixture = Fixture::new();

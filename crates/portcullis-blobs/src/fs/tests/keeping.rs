@@ -234,6 +234,32 @@ fn a_collection_leaves_what_is_not_ours_and_takes_old_leftovers() {
     assert_eq!(fs::read_dir(&shard).unwrap().count(), 3);
 }
 
+/// Nothing of it would keep a blob from a collector.
+#[test]
+fn what_is_not_ours_among_the_tags_is_no_tag_and_stays() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&store, b"tagged").unwrap();
+    fixture.tag(&store, b"tagged", None);
+    let tags = fixture.folder().join("tags");
+    fs::write(tags.join("README"), b"of somebody").unwrap();
+    let name = fixture.tag_file(b"tagged").file_name().unwrap().to_owned();
+    let other = if shelf::fan_out(blob(b"tagged")) == "00" {
+        "01"
+    } else {
+        "00"
+    };
+    for folder in ["zz", other] {
+        fs::create_dir(tags.join(folder)).unwrap();
+        fs::write(tags.join(folder).join(&name), b"never").unwrap();
+    }
+    assert_eq!(fixture.runtime.block_on(store.tags()).unwrap().len(), 1);
+    let untag = store.untag("keep".parse().unwrap(), None);
+    assert_eq!(fixture.runtime.block_on(untag).unwrap(), 1);
+    assert!(tags.join("README").exists());
+    assert!(fixture.root_names("quarantine-").is_empty());
+}
+
 /// What cannot have been written by a session holds nothing, and keeps no collector from its work.
 #[test]
 fn a_folder_or_a_pipe_among_the_sessions_does_not_stop_a_collection() {
