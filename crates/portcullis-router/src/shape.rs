@@ -142,6 +142,9 @@ pub enum ShapeError {
     /// A part of the result could not be stored.
     #[error("the tool was called, but its result could not be stored: {0}")]
     Store(BlobError),
+    /// A large result is shaped on a thread of its own, and none could be started.
+    #[error("the tool was called, but no thread could be started for its result, which is large: call again later")]
+    Thread(#[source] std::io::Error),
     /// A long string of the result is not there.
     #[error("the tool was called, but a long string of its result was lost: {0}")]
     Lost(String),
