@@ -20,8 +20,8 @@ enum Looked<'a> {
     Link(String),
     /// It is of a known type and holds text: to be looked through once all binary blocks are known.
     Text(Members<'a>),
-    /// It stays word for word.
-    Asis(&'a RawValue),
+    /// It stays word for word, but for what is the server's alone.
+    Asis(Cow<'a, str>),
 }
 
 /// A binary block on its way to the store.
@@ -30,6 +30,7 @@ struct Binary<'a> {
     kind: &'static str,
     payload: Payload<'a>,
     name: Option<Cow<'a, str>>,
+    /// The media type beside it, else the one in its data URL.
     declared: Option<Cow<'a, str>>,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Shaper<'a> {
             match block {
                 Looked::Link(link) => list.push_str(&self.rewrite(&link, find::Place::Block).await?),
                 Looked::Text(members) => list.push_str(&self.text_block(&members).await?),
-                Looked::Asis(raw) => list.push_str(raw.get()),
+                Looked::Asis(raw) => list.push_str(&raw),
             }
         }
         list.push(']');
@@ -108,32 +109,32 @@ impl<'a> Shaper<'a> {
 
     async fn look(&mut self, raw: &'a RawValue) -> Result<Looked<'a>, ShapeError> {
         let Some(members) = json::members(raw) else {
-            return Ok(Looked::Asis(raw));
+            return Ok(Looked::Asis(raw.get().into()));
         };
         let kind = members.last_text("type");
-        let resource = members
-            .last("resource")
-            .and_then(json::members)
-            .filter(|inner| inner.last("blob").is_some());
-        let link = match kind.as_deref() {
-            Some("image" | "audio") if !self.has_room() => return Ok(Looked::Asis(raw)),
-            Some("resource") if resource.is_some() && !self.has_room() => return Ok(Looked::Asis(raw)),
-            Some("image") => self.media_block("image", &members).await?,
-            Some("audio") => self.media_block("audio", &members).await?,
-            Some("resource") => match resource {
-                Some(resource) => self.blob_resource(&members, &resource).await?,
-                None => return Ok(Looked::Text(members)),
-            },
-            Some("text" | "resource_link") => return Ok(Looked::Text(members)),
-            _ => return Ok(Looked::Asis(raw)),
+        let resource = members.last("resource").and_then(json::members).filter(has_blob);
+        let is_binary = match kind.as_deref() {
+            Some("image" | "audio") => true,
+            Some("resource") => resource.is_some(),
+            Some("text" | "resource_link") => false,
+            _ => return Ok(Looked::Asis(raw.get().into())),
         };
-        match link {
-            Some(link) => Ok(Looked::Link(link)),
-            None => {
-                self.flags.undecoded += 1;
-                Ok(Looked::Asis(raw))
-            }
+        if is_binary && !self.has_room() {
+            return Ok(Looked::Asis(without_meta(&members).into()));
         }
+        let link = match (kind.as_deref(), resource) {
+            (Some("image"), _) => self.media_block("image", &members).await?,
+            (Some("audio"), _) => self.media_block("audio", &members).await?,
+            (Some("resource"), Some(resource)) => self.blob_resource(&members, &resource).await?,
+            _ => return Ok(Looked::Text(members)),
+        };
+        Ok(link.map_or_else(
+            || {
+                self.flags.undecoded += 1;
+                Looked::Text(members)
+            },
+            Looked::Link,
+        ))
     }
 
     /// An `ImageContent` or `AudioContent` block.
@@ -142,7 +143,7 @@ impl<'a> Shaper<'a> {
         kind: &'static str,
         members: &Members<'a>,
     ) -> Result<Option<String>, ShapeError> {
-        let Some(payload) = self.decode(members, "data") else {
+        let Some((payload, in_url)) = self.decode(members, "data") else {
             return Ok(None);
         };
         let name = members.last_text("name").or_else(|| members.last_text("uri"));
@@ -150,7 +151,7 @@ impl<'a> Shaper<'a> {
             kind,
             payload,
             name,
-            declared: members.last_text("mimeType"),
+            declared: members.last_text("mimeType").or(in_url),
         };
         let mut link = self.store_block(binary).await?;
         rest(&mut link, members, &["data"]);
@@ -163,14 +164,14 @@ impl<'a> Shaper<'a> {
         members: &Members<'a>,
         resource: &Members<'a>,
     ) -> Result<Option<String>, ShapeError> {
-        let Some(payload) = self.decode(resource, "blob") else {
+        let Some((payload, in_url)) = self.decode(resource, "blob") else {
             return Ok(None);
         };
         let binary = Binary {
             kind: "resource",
             payload,
             name: resource.last_text("uri"),
-            declared: resource.last_text("mimeType"),
+            declared: resource.last_text("mimeType").or(in_url),
         };
         let mut link = self.store_block(binary).await?;
         rest(&mut link, members, &["resource"]);
@@ -183,17 +184,26 @@ impl<'a> Shaper<'a> {
         Ok(Some(link.finish()))
     }
 
-    fn decode(&mut self, members: &Members<'a>, name: &str) -> Option<Payload<'a>> {
+    /// What such a block holds, and the media type of the data URL that it is in.
+    fn decode(&mut self, members: &Members<'a>, name: &str) -> Option<(Payload<'a>, Option<Cow<'a, str>>)> {
         let raw = members.last(name)?.get();
         if self.spools.get(raw).is_some() {
             // One that is no base64 as a whole stays what it is; its marker is never looked into.
-            let spooled = self.spools.take_base64(raw)?;
-            return Some(Payload::Spooled(Box::new(spooled)));
+            let spooled = self.spools.take_binary(raw)?;
+            let in_url = spooled.data_url().map(|declared| declared.map(str::to_owned));
+            self.flags.lenient_base64 += usize::from(in_url.is_some());
+            let in_url = in_url.flatten().map(Cow::Owned);
+            return Some((Payload::Spooled(Box::new(spooled)), in_url));
         }
         let text = members.last_text(name)?;
+        let (text, in_url) = match find::whole_data_url(&text) {
+            Some((start, declared)) => (text.get(start..)?.to_owned().into(), Some(declared)),
+            None => (text, None),
+        };
         let (bytes, canonical) = base64::lenient(&text)?;
-        self.flags.lenient_base64 += usize::from(!canonical);
-        Some(Payload::Inline { text, bytes })
+        self.flags.lenient_base64 += usize::from(!canonical || in_url.is_some());
+        let payload = Payload::Inline { text, bytes };
+        Some((payload, in_url.flatten().map(Cow::Owned)))
     }
 
     /// Stores a block's bytes, remembers its text for twins and begins the link to it.
@@ -213,9 +223,7 @@ impl<'a> Shaper<'a> {
             }
             Payload::Spooled(spooled) => {
                 let extension = sniff(spooled.head()).map(|kind| kind.extension);
-                let text_bytes = spooled.text_bytes();
                 let info = self.publish(*spooled, declared.as_deref())?;
-                self.twins.insert_length(text_bytes, info.blob);
                 (info, extension)
             }
         };
@@ -229,22 +237,36 @@ impl<'a> Shaper<'a> {
 
     /// A block that stays what it is, without `_meta` and with references for data URLs in it.
     async fn text_block(&mut self, members: &Members<'_>) -> Result<String, ShapeError> {
-        let mut block = ObjectWriter::new();
-        for member in members.iter() {
-            match (member.name(), json::members(member.value)) {
-                (Some("_meta"), _) => {}
-                (Some("resource"), Some(resource)) => {
-                    let mut inner = ObjectWriter::new();
-                    for member in resource.iter().filter(|member| member.name() != Some("_meta")) {
-                        inner.raw_member(member.raw_name, member.value.get());
-                    }
-                    block.raw_member(member.raw_name, &inner.finish());
-                }
-                _ => block.raw_member(member.raw_name, member.value.get()),
-            }
-        }
-        self.rewrite(&block.finish(), find::Place::Block).await
+        self.rewrite(&without_meta(members), find::Place::Block).await
     }
+}
+
+/// Whether a resource holds binary content. Some servers write every field, and those that are empty are not there.
+fn has_blob(resource: &Members<'_>) -> bool {
+    match resource.last("blob").map(RawValue::get) {
+        None | Some("null") => false,
+        Some("\"\"") => resource.last_text("text").is_none(),
+        Some(_) => true,
+    }
+}
+
+/// A block of known type, to the letter but for the server's `_meta`.
+fn without_meta(members: &Members<'_>) -> String {
+    let mut block = ObjectWriter::new();
+    for member in members.iter() {
+        match (member.name(), json::members(member.value)) {
+            (Some("_meta"), _) => {}
+            (Some("resource"), Some(resource)) => {
+                let mut inner = ObjectWriter::new();
+                for member in resource.iter().filter(|member| member.name() != Some("_meta")) {
+                    inner.raw_member(member.raw_name, member.value.get());
+                }
+                block.raw_member(member.raw_name, &inner.finish());
+            }
+            _ => block.raw_member(member.raw_name, member.value.get()),
+        }
+    }
+    block.finish()
 }
 
 /// Carries over what else a block holds, but what the link says already.

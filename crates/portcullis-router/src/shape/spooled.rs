@@ -51,11 +51,11 @@ impl Spools {
         self.strings.get(raw)
     }
 
-    /// The same, taken, where it is base64 and nothing else.
-    pub(super) fn take_base64(&mut self, raw: &str) -> Option<Spooled> {
+    /// The same, taken, where it is base64, in a data URL or without one, and nothing else.
+    pub(super) fn take_binary(&mut self, raw: &str) -> Option<Spooled> {
         match self.strings.get(raw)?.kind {
-            Kind::Base64 => self.strings.remove(raw),
-            Kind::Text | Kind::DataUrl { .. } => None,
+            Kind::Base64 | Kind::DataUrl { .. } => self.strings.remove(raw),
+            Kind::Text => None,
         }
     }
 
@@ -206,12 +206,17 @@ impl Shaper<'_> {
                 place == Place::Structured && sniff(spooled.head()).is_some_and(|kind| !kind.is_text)
             }
         };
+        let is_short = spooled.text_bytes() < self.options.data_url_min_bytes as u64;
+        // In a block it is text, of which what is short stays, whatever it is.
+        let may_be_twin = is_binary || place == Place::Structured || !is_short;
+        if !may_be_twin {
+            return Ok(None);
+        }
         let twin = spooled.blob();
         if self.blobs.iter().any(|known| known.blob == twin) {
             self.spools.strings.remove(raw);
             return Ok(Some(twin));
         }
-        let is_short = spooled.text_bytes() < self.options.data_url_min_bytes as u64;
         if !is_binary || is_short || !self.has_room() {
             return Ok(None);
         }
