@@ -237,13 +237,14 @@ impl<'a> Shaper<'a> {
 
     /// Replaces what is binary in the whole result.
     async fn reply(&mut self, raw: &'a RawValue) -> Result<Reply<'a>, ShapeError> {
-        let Some(members) = json::members(raw) else {
+        let Some(members) = json::members(raw.get()) else {
             self.flags.repaired = true;
-            let blocks = json::elements(raw).is_some_and(|list| list.iter().all(|raw| block::is_block(raw)));
+            let blocks = json::elements(raw.get())
+                .is_some_and(|mut list| list.all(|at| raw.get().get(at).is_some_and(block::is_block)));
             let content = if blocks || raw.get() == "null" {
                 self.content(Some(raw)).await?
             } else {
-                self.as_text(raw).await?
+                self.as_text(raw.get()).await?
             };
             return Ok(Reply {
                 json: format!("{{\"content\":{content}}}"),

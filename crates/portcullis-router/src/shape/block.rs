@@ -1,6 +1,6 @@
 //! Content blocks (MCP revision 2026-07-28, `ContentBlock`): binary ones become links, unknown ones stay.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use portcullis_blobs::sniff;
 use serde_json::value::RawValue;
@@ -14,14 +14,16 @@ use crate::spool::Spooled;
 /// How many digits of its hash name a blob that has no name.
 const NAME_DIGITS: usize = 12;
 
-/// What a first look at a block gave.
+/// What a first look at blocks gave. It is small, since there may be millions of them.
 enum Looked<'a> {
     /// It was binary, and this link takes its place.
     Link(String),
     /// It is of a known type and holds text: to be looked through once all binary blocks are known.
-    Text(Members<'a>),
-    /// It stays word for word, but for what is the server's alone.
-    Asis(Cow<'a, str>),
+    Text(&'a str),
+    /// It is binary and found no room: it stays, but for what is the server's alone.
+    Left(&'a str),
+    /// All that stands there in the list stays word for word.
+    Asis(Range<usize>),
 }
 
 /// A binary block on its way to the store.
@@ -60,44 +62,59 @@ impl<'a> Shaper<'a> {
             self.flags.repaired = true;
             return Ok("[]".to_owned());
         };
-        let blocks = match json::elements(raw) {
-            Some(blocks) => blocks,
-            None => {
-                self.flags.repaired = true;
-                if !is_block(raw) {
-                    return self.as_text(raw).await;
-                }
-                vec![raw]
-            }
-        };
-        // All binary blocks first: their twins may stand in text before them.
-        let mut looked = Vec::with_capacity(blocks.len());
-        for block in blocks {
-            looked.push(self.look(block).await?);
+        let raw = raw.get();
+        if let Some(blocks) = json::elements(raw) {
+            return self.blocks(raw, blocks).await;
         }
-        let mut list = "[".to_owned();
+        self.flags.repaired = true;
+        if is_block(raw) {
+            self.blocks(raw, std::iter::once(0..raw.len())).await
+        } else {
+            self.as_text(raw).await
+        }
+    }
+
+    /// The list that stands for the `blocks` of `list`.
+    async fn blocks(
+        &mut self,
+        list: &'a str,
+        blocks: impl Iterator<Item = Range<usize>>,
+    ) -> Result<String, ShapeError> {
+        // All binary blocks first: their twins may stand in text before them.
+        let mut looked = Vec::new();
+        for at in blocks {
+            match (self.look(list, at).await?, looked.last_mut()) {
+                (Looked::Asis(at), Some(Looked::Asis(before))) => before.end = at.end,
+                (block, _) => looked.push(block),
+            }
+        }
+        let mut shaped = "[".to_owned();
         for block in looked {
-            if list.len() > 1 {
-                list.push(',');
+            if shaped.len() > 1 {
+                shaped.push(',');
             }
             match block {
-                Looked::Link(link) => list.push_str(&self.rewrite(&link, find::Place::Block).await?),
-                Looked::Text(members) => list.push_str(&self.text_block(&members).await?),
-                Looked::Asis(raw) => list.push_str(&raw),
+                Looked::Link(link) => shaped.push_str(&self.rewrite(&link, find::Place::Block).await?),
+                Looked::Text(block) => {
+                    let block = without_meta(block);
+                    shaped.push_str(&self.rewrite(&block, find::Place::Block).await?);
+                }
+                Looked::Left(block) => shaped.push_str(&without_meta(block)),
+                Looked::Asis(at) => shaped.push_str(list.get(at).unwrap_or_default()),
             }
         }
-        list.push(']');
-        Ok(list)
+        shaped.push(']');
+        Ok(shaped)
     }
 
     /// One text block that holds the text, or the JSON, of what is no content block.
-    pub(super) async fn as_text(&mut self, raw: &RawValue) -> Result<String, ShapeError> {
+    pub(super) async fn as_text(&mut self, raw: &str) -> Result<String, ShapeError> {
         let mut block = ObjectWriter::new();
         block.text_member("type", "text");
-        if self.spools.get(raw.get()).is_some() {
-            block.member("text", raw.get());
+        if self.spools.get(raw).is_some() {
+            block.member("text", raw);
         } else {
-            let text = self.spools.fill(raw.get())?;
+            let text = self.spools.fill(raw)?;
             block.text_member(
                 "text",
                 &json::unquote(&text).unwrap_or_else(|| text.as_ref().into()),
@@ -107,31 +124,35 @@ impl<'a> Shaper<'a> {
         Ok(format!("[{block}]"))
     }
 
-    async fn look(&mut self, raw: &'a RawValue) -> Result<Looked<'a>, ShapeError> {
+    async fn look(&mut self, list: &'a str, at: Range<usize>) -> Result<Looked<'a>, ShapeError> {
+        let raw = list.get(at.clone()).unwrap_or_default();
         let Some(members) = json::members(raw) else {
-            return Ok(Looked::Asis(raw.get().into()));
+            return Ok(Looked::Asis(at));
         };
         let kind = members.last_text("type");
-        let resource = members.last("resource").and_then(json::members).filter(has_blob);
+        let resource = members
+            .last("resource")
+            .and_then(|raw| json::members(raw.get()))
+            .filter(has_blob);
         let is_binary = match kind.as_deref() {
             Some("image" | "audio") => true,
             Some("resource") => resource.is_some(),
             Some("text" | "resource_link") => false,
-            _ => return Ok(Looked::Asis(raw.get().into())),
+            _ => return Ok(Looked::Asis(at)),
         };
         if is_binary && !self.has_room() {
-            return Ok(Looked::Asis(without_meta(&members).into()));
+            return Ok(Looked::Left(raw));
         }
         let link = match (kind.as_deref(), resource) {
             (Some("image"), _) => self.media_block("image", &members).await?,
             (Some("audio"), _) => self.media_block("audio", &members).await?,
             (Some("resource"), Some(resource)) => self.blob_resource(&members, &resource).await?,
-            _ => return Ok(Looked::Text(members)),
+            _ => return Ok(Looked::Text(raw)),
         };
         Ok(link.map_or_else(
             || {
                 self.flags.undecoded += 1;
-                Looked::Text(members)
+                Looked::Text(raw)
             },
             Looked::Link,
         ))
@@ -234,11 +255,6 @@ impl<'a> Shaper<'a> {
         });
         Ok(link(&info, &name))
     }
-
-    /// A block that stays what it is, without `_meta` and with references for data URLs in it.
-    async fn text_block(&mut self, members: &Members<'_>) -> Result<String, ShapeError> {
-        self.rewrite(&without_meta(members), find::Place::Block).await
-    }
 }
 
 /// Whether a resource holds binary content. Some servers write every field, and those that are empty are not there.
@@ -251,10 +267,13 @@ fn has_blob(resource: &Members<'_>) -> bool {
 }
 
 /// A block of known type, to the letter but for the server's `_meta`.
-fn without_meta(members: &Members<'_>) -> String {
+fn without_meta(block: &str) -> String {
+    let Some(members) = json::members(block) else {
+        return block.to_owned();
+    };
     let mut block = ObjectWriter::new();
     for member in members.iter() {
-        match (member.name(), json::members(member.value)) {
+        match (member.name(), json::members(member.value.get())) {
             (Some("_meta"), _) => {}
             (Some("resource"), Some(resource)) => {
                 let mut inner = ObjectWriter::new();
@@ -283,6 +302,6 @@ fn rest(link: &mut ObjectWriter, members: &Members<'_>, taken: &[&str]) {
 }
 
 /// Whether `raw` has the form of a content block.
-pub(super) fn is_block(raw: &RawValue) -> bool {
+pub(super) fn is_block(raw: &str) -> bool {
     json::members(raw).is_some_and(|members| members.last_text("type").is_some())
 }

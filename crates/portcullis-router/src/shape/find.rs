@@ -1,6 +1,10 @@
 //! Finding binary content inside strings: twins of what is stored already, data URLs, and whole base64 strings.
 
-use std::{borrow::Cow, collections::HashMap, ops::Range};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use portcullis_blobs::{BlobRef, Hash, sniff};
 
@@ -18,7 +22,7 @@ const MARK: &str = ";base64";
 pub(super) struct Twins<'a> {
     texts: HashMap<Cow<'a, str>, BlobRef>,
     /// All that was stored, by the length of its canonical base64: that may be in no memory, or never have been.
-    by_length: HashMap<u64, Vec<BlobRef>>,
+    by_length: HashMap<u64, HashSet<BlobRef>>,
 }
 
 impl<'a> Twins<'a> {
@@ -28,7 +32,7 @@ impl<'a> Twins<'a> {
 
     /// Remembers a blob whose canonical base64 would have so many bytes.
     pub(super) fn insert_length(&mut self, text_bytes: u64, blob: BlobRef) {
-        self.by_length.entry(text_bytes).or_default().push(blob);
+        self.by_length.entry(text_bytes).or_default().insert(blob);
     }
 
     fn is_empty(&self) -> bool {

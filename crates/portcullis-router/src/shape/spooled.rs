@@ -7,7 +7,6 @@
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 
 use portcullis_blobs::{BlobRef, BlobStore, sniff};
-use serde_json::value::RawValue;
 
 use super::{
     BlobInfo, InPieces, ShapeError, ShapeFlags, Shaper,
@@ -246,9 +245,7 @@ impl Shaper<'_> {
 
 /// Where in `json` the structured content stands.
 fn structured(json: &str) -> Range<usize> {
-    let raw: Option<&RawValue> = serde_json::from_str(json).ok();
-    let members = raw.and_then(json::members);
-    let Some(found) = members.and_then(|members| members.last("structuredContent")) else {
+    let Some(found) = json::members(json).and_then(|members| members.last("structuredContent")) else {
         return 0..0;
     };
     let start = (found.get().as_ptr() as usize).saturating_sub(json.as_ptr() as usize);
