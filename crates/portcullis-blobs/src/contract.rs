@@ -121,6 +121,29 @@ fn a_writer_gives_the_same_blob_as_the_whole_or_nothing() {
     });
 }
 
+/// Whoever goes on all the same gets an error: what is there is not what the hash says, or not all of it.
+#[test]
+fn a_writer_that_failed_publishes_nothing() {
+    let limits = Limits {
+        max_blob_bytes: 100,
+        quota_bytes: Some(150),
+    };
+    check(limits, |store| async move {
+        store.put(content(90)).await.unwrap();
+        for too_much in [61, 101] {
+            let mut writer = store.writer().unwrap();
+            writer.write(&[1; 20]).unwrap();
+            writer.write(&vec![2; too_much]).unwrap_err();
+            // What would have had room.
+            assert!(matches!(writer.write(&[3; 5]), Err(BlobError::Source(_))));
+            assert!(matches!(writer.publish(), Err(BlobError::Source(_))));
+            assert_eq!(store.stats().await.unwrap().blobs, 1, "{too_much}");
+        }
+        // Nor has it kept its room.
+        assert!(!store.put(vec![4; 60].into()).await.unwrap().existed);
+    });
+}
+
 #[test]
 fn what_was_never_put_is_not_found() {
     check(Limits::default(), |store| async move {

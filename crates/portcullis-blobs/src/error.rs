@@ -138,6 +138,11 @@ pub enum BlobError {
 }
 
 impl BlobError {
+    /// What is left of a writer of which a write failed. What it has is not what its hash says.
+    pub(crate) fn broken_writer() -> Self {
+        Self::Source(io::Error::other("a piece of it could not be written before"))
+    }
+
     /// Whether `range` lies in a blob of `size_bytes`.
     pub(crate) fn check_range(blob: BlobRef, size_bytes: u64, range: &Range<u64>) -> Result<(), Self> {
         if range.start <= range.end && range.end <= size_bytes {

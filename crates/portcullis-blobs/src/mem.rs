@@ -223,6 +223,7 @@ impl BlobStore for MemStore {
             session: Arc::clone(&self.session),
             room: self.inner.usage.reservation(),
             content: Vec::new(),
+            is_broken: false,
         }))
     }
 
@@ -323,12 +324,18 @@ struct MemWriter {
     session: Arc<Session>,
     room: Reservation,
     content: Vec<u8>,
+    /// A write failed, so that some of it is missing.
+    is_broken: bool,
 }
 
 impl BlobWriter for MemWriter {
     fn write(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(BlobError::broken_writer());
+        }
         self.room.grow(piece.len() as u64)?;
         self.content.extend_from_slice(piece);
+        self.is_broken = false;
         Ok(())
     }
 
@@ -352,7 +359,11 @@ impl BlobWriter for MemWriter {
             session,
             room,
             content,
+            is_broken,
         } = *self;
+        if is_broken {
+            return Err(BlobError::broken_writer());
+        }
         session.inner.insert(session.number, content.into(), Some(room))
     }
 }

@@ -7,12 +7,14 @@
 //!
 //! What is decided here where the specification or the server leaves it open:
 //!
-//! - The server's `_meta` is stripped where the protocol has it: on the result, on blocks of known type and on
-//!   an embedded resource. In blocks of unknown type and in `structuredContent` a key `_meta` is content.
-//! - Where the protocol says base64, the bytes are what is meant: line breaks, missing padding and the URL-safe
-//!   alphabet are accepted and flagged. Where base64 is only a guess, it must be canonical, so that what was
-//!   replaced can be restored to the letter.
+//! - The server's `_meta` is stripped where the protocol has it: on the result, on blocks of known type, whatever else
+//!   they hold, and on an embedded resource. In blocks of unknown type and in `structuredContent` a key `_meta` is
+//!   content.
+//! - Where the protocol says base64, the bytes are what is meant: line breaks, missing padding, the URL-safe
+//!   alphabet and a data URL of it are accepted and flagged. Where base64 is only a guess, it must be canonical, so
+//!   that what was replaced can be restored to the letter.
 //! - What claims to be base64 and is not stays as it came, and is flagged.
+//! - A resource whose `blob` is `null`, or empty beside a `text`, has none: some servers write every field.
 //! - Without `content`, or with `null`, the list is empty. A single block becomes a list of one; any other value
 //!   becomes a text block that holds it. A result that is no object is read
 //!   as such a value too, or as the list where it is a list of blocks. All of these are flagged.
@@ -142,6 +144,11 @@ pub enum ShapeError {
     /// A part of the result could not be stored.
     #[error("the tool was called, but its result could not be stored: {0}")]
     Store(BlobError),
+    /// A large result is shaped on a thread of its own, and none could be started.
+    #[error(
+        "the tool was called, but no thread could be started for its result, which is large: call again later"
+    )]
+    Thread(#[source] std::io::Error),
     /// A long string of the result is not there.
     #[error("the tool was called, but a long string of its result was lost: {0}")]
     Lost(String),
@@ -230,13 +237,14 @@ impl<'a> Shaper<'a> {
 
     /// Replaces what is binary in the whole result.
     async fn reply(&mut self, raw: &'a RawValue) -> Result<Reply<'a>, ShapeError> {
-        let Some(members) = json::members(raw) else {
+        let Some(members) = json::members(raw.get()) else {
             self.flags.repaired = true;
-            let blocks = json::elements(raw).is_some_and(|list| list.iter().all(|raw| block::is_block(raw)));
+            let blocks = json::elements(raw.get())
+                .is_some_and(|mut list| list.all(|at| raw.get().get(at).is_some_and(block::is_block)));
             let content = if blocks || raw.get() == "null" {
                 self.content(Some(raw)).await?
             } else {
-                self.as_text(raw).await?
+                self.as_text(raw.get()).await?
             };
             return Ok(Reply {
                 json: format!("{{\"content\":{content}}}"),
@@ -394,6 +402,10 @@ impl<'a> Shaper<'a> {
                 let _ = write!(replaced, "{blob}");
                 at = find.range.end;
             }
+            if at == 0 {
+                // Nothing of it found room, so that it stays to the letter.
+                continue;
+            }
             replaced.push_str(text.get(at..).unwrap_or_default());
             out.push_str(raw.get(done..token.start).unwrap_or_default());
             out.push_str(&json::text(&replaced));
@@ -428,6 +440,9 @@ impl<'a> Shaper<'a> {
             size_bytes,
         };
         if !self.blobs.iter().any(|known| known.blob == blob) {
+            // Whatever way it came: as base64 in a block, in a data URL, or beside its message.
+            self.twins
+                .insert_length(base64::canonical_bytes(size_bytes), blob);
             self.blobs.push(info.clone());
         }
         info

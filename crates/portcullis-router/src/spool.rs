@@ -217,6 +217,14 @@ impl Spooled {
         }
     }
 
+    /// The media type of the data URL that it is, where it is one.
+    pub(crate) fn data_url(&self) -> Option<Option<&str>> {
+        match &self.kind {
+            Kind::DataUrl { declared, .. } => Some(declared.as_deref()),
+            Kind::Text | Kind::Base64 => None,
+        }
+    }
+
     /// The size of what it holds, in bytes.
     pub(crate) fn size_bytes(&self) -> u64 {
         self.content.size_bytes()

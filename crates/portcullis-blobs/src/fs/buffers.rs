@@ -54,6 +54,11 @@ impl Buffers {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn were_used(&self) -> bool {
+        !self.kept().is_empty()
+    }
+
     fn kept(&self) -> MutexGuard<'_, Vec<BytesMut>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

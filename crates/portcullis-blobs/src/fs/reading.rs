@@ -59,32 +59,21 @@ impl Shelf {
         if hash == blob.0 {
             Ok(content)
         } else {
-            Err(self.damaged(blob, Some(&stat), WRONG_HASH))
+            Err(self.damaged(blob, &stat, WRONG_HASH))
         }
     }
 
     pub(crate) fn get_range(&self, blob: BlobRef, range: &Range<u64>) -> Result<Bytes, BlobError> {
-        let (mut file, stat) = self.find(blob)?;
+        let (file, stat) = self.find(blob)?;
         let size = size_bytes(&stat);
         // Where the file has not its true size, the hash tells before the range matters.
-        let mut wanted = room_for(range.end.min(size).saturating_sub(range.start))?;
-        let mut hasher = blake3::Hasher::new();
-        let mut piece = vec![0; PIECE_BYTES];
-        let mut at = 0;
-        loop {
-            let count = file.read(&mut piece).map_err(self.io_failed("read a blob"))?;
-            let read = piece.get(..count).unwrap_or_default();
-            if read.is_empty() {
-                break;
-            }
-            hasher.update(read);
-            wanted.extend_from_slice(overlap(read, at, range));
-            at += count as u64;
+        let room = room_for(range.end.min(size).saturating_sub(range.start))?;
+        let (wanted, read, hash) =
+            read_range(file, size, range, room).map_err(self.io_failed("read a blob"))?;
+        if hash != blob.0 {
+            return Err(self.damaged(blob, &stat, WRONG_HASH));
         }
-        if hash_of(&hasher) != blob.0 {
-            return Err(self.damaged(blob, Some(&stat), WRONG_HASH));
-        }
-        BlobError::check_range(blob, at, range)?;
+        BlobError::check_range(blob, read, range)?;
         Ok(wanted.into())
     }
 
@@ -105,14 +94,23 @@ impl Shelf {
         let folder = self.folder(blob)?.ok_or(BlobError::NotFound(blob))?;
         match folder.file(&blob.0.to_string()) {
             Ok((file, stat)) if is_file(&stat) => Ok((file, stat)),
-            Ok((_, stat)) => Err(self.damaged(blob, Some(&stat), NO_FILE)),
+            Ok((_, stat)) => Err(self.damaged(blob, &stat, NO_FILE)),
             Err(Errno::NOENT) => Err(BlobError::NotFound(blob)),
-            Err(Errno::LOOP | Errno::NXIO) => Err(self.damaged(blob, None, NO_FILE)),
+            Err(Errno::LOOP | Errno::NXIO) => {
+                let stat = folder
+                    .stat(&blob.0.to_string())
+                    .map_err(self.failed("look for a blob"))?;
+                // Where it is gone by now, there was none.
+                let found = stat.filter(|stat| !is_file(stat));
+                Err(found.map_or(BlobError::NotFound(blob), |stat| {
+                    self.damaged(blob, &stat, NO_FILE)
+                }))
+            }
             Err(other) => Err(self.failed("open a blob")(other)),
         }
     }
 
-    fn damaged(&self, blob: BlobRef, found: Option<&Stat>, what: &str) -> BlobError {
+    fn damaged(&self, blob: BlobRef, found: &Stat, what: &str) -> BlobError {
         match self.folder(blob) {
             Ok(Some(folder)) => self.corrupt(blob, &folder, found, what),
             Ok(None) => BlobError::NotFound(blob),
@@ -140,7 +138,7 @@ impl Reading {
         if hash_of(&self.hasher) == self.blob.0 {
             Ok((piece.into(), None))
         } else {
-            Err(self.shelf.damaged(self.blob, Some(&self.stat), WRONG_HASH))
+            Err(self.shelf.damaged(self.blob, &self.stat, WRONG_HASH))
         }
     }
 }
@@ -169,6 +167,31 @@ fn read_whole(file: &File, mut content: Vec<u8>, size: u64) -> io::Result<(Bytes
     content.truncate(usize::try_from(size).unwrap_or(usize::MAX));
     let hash = Hash::of(&content);
     Ok((content.into(), hash))
+}
+
+/// Reads `size` bytes of `file` and hashes them: what of them lies in `range`, appended to `wanted`, how many there were,
+/// and their hash. What was appended since is not read, so that it ends, and takes no more memory than it has.
+fn read_range(
+    mut file: impl Read,
+    size: u64,
+    range: &Range<u64>,
+    mut wanted: Vec<u8>,
+) -> io::Result<(Vec<u8>, u64, Hash)> {
+    let mut hasher = blake3::Hasher::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut at = 0;
+    while at < size {
+        let most = usize::try_from(size - at).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+        let count = read_full(&mut file, piece.get_mut(..most).unwrap_or_default())?;
+        let read = piece.get(..count).unwrap_or_default();
+        if read.is_empty() {
+            break;
+        }
+        hasher.update(read);
+        wanted.extend_from_slice(overlap(read, at, range));
+        at += count as u64;
+    }
+    Ok((wanted, at, hash_of(&hasher)))
 }
 
 /// Reads `size` bytes of `file`, more than a part, and hashes them: two threads, each what it has read itself.
@@ -238,7 +261,7 @@ fn read_part(
 }
 
 /// Reads until `piece` is full or the file ends.
-fn read_full(file: &mut File, piece: &mut [u8]) -> io::Result<usize> {
+fn read_full(file: &mut impl Read, piece: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = piece.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read(rest) {
@@ -290,6 +313,17 @@ mod tests {
             expected.resize(size, 0);
             assert!(content == expected, "{left}");
             assert_eq!(hash, Hash::of(&expected), "{left}");
+        }
+    }
+
+    /// Whoever appends to a file can do so for as long as it likes.
+    #[test]
+    fn of_a_file_that_grows_a_range_reads_what_there_was() {
+        for size in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, 3 * PIECE_BYTES + 5] {
+            let (wanted, read, hash) =
+                read_range(io::repeat(7), size as u64, &(1..u64::MAX), Vec::new()).unwrap();
+            assert_eq!((wanted.len(), read), (size.saturating_sub(1), size as u64));
+            assert_eq!(hash, Hash::of(&vec![7; size]));
         }
     }
 }

@@ -14,7 +14,7 @@ use portcullis_types::{BlobRef, Hash};
 use rustix::io::Errno;
 
 use super::{
-    folder::Folder,
+    folder::{Folder, is_file},
     layout,
     shelf::Shelf,
     temp::{self, TempFile},
@@ -93,11 +93,15 @@ impl Holdings {
     }
 
     fn refresh_one(&mut self, shelf: &Shelf, folder: &Folder, name: String) -> Result<(), BlobError> {
-        let (file, _) = match folder.file(&name) {
+        let (file, stat) = match folder.file(&name) {
             // It ended just now, or is none of ours.
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(()),
             other => other.map_err(shelf.failed("open a file"))?,
         };
+        // No session is a folder or a pipe, which cannot be read as one either.
+        if !is_file(&stat) {
+            return Ok(());
+        }
         let at = self.read.entry(name).or_default();
         let mut buffer = vec![0; READ_BYTES];
         loop {

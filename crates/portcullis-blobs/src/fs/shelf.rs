@@ -17,7 +17,7 @@ use super::{
     Durability, FsOptions,
     buffers::Buffers,
     commit::Committer,
-    folder::{Folder, LOCK_TRIES, Lock, is_file, is_private, size_bytes},
+    folder::{Folder, LOCK_TRIES, Lock, is_file, is_folder, is_private, size_bytes},
     helper::Helpers,
     layout,
     recent::Recent,
@@ -92,12 +92,13 @@ impl Shelf {
             return Ok(false);
         };
         if !is_file(&stat) || size_bytes(&stat) != size {
-            self.set_aside(folder, &name, Some(&stat))
+            self.set_aside(folder, &name, &stat)
                 .map_err(self.failed("move a damaged blob aside"))?;
             return Ok(false);
         }
         if !is_private(&stat) {
-            return match self.get(blob) {
+            // No byte of it is wanted, and it may be larger than memory.
+            return match self.get_range(blob, &(0..0)) {
                 Ok(_) => Ok(true),
                 Err(BlobError::Corrupt { .. } | BlobError::NotFound(_)) => Ok(false),
                 Err(other) => Err(other),
@@ -120,9 +121,16 @@ impl Shelf {
             Ok(folder) => Ok(Some(folder)),
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                self.set_aside(parent, name, None)
-                    .map_err(self.failed("move aside what is not a folder"))?;
-                Ok(None)
+                let failed = self.failed("move aside what is not a folder");
+                match parent.stat(name).map_err(&failed)? {
+                    // Another process has mended it meanwhile.
+                    Some(found) if is_folder(&found) => parent.child(name).map(Some).map_err(&failed),
+                    Some(found) => {
+                        self.set_aside(parent, name, &found).map_err(&failed)?;
+                        Ok(None)
+                    }
+                    None => Ok(None),
+                }
             }
             Err(other) => Err(self.failed("open a folder")(other)),
         }
@@ -166,15 +174,17 @@ impl Shelf {
     }
 
     /// Makes a blob that was there before durable, where that is wanted: its first writer may not have come to
-    /// that yet, or may not have wanted to.
-    pub(crate) fn settle_existing(&self, blob: BlobRef, folder: &Folder) -> Result<(), BlobError> {
+    /// that yet, or may not have wanted to. `false` where it is gone: nobody keeps a reader from moving it aside.
+    pub(crate) fn settle_existing(&self, blob: BlobRef, folder: &Folder) -> Result<bool, BlobError> {
         if self.durability == Durability::Fsync {
-            let (file, _) = folder
-                .file(&blob.0.to_string())
-                .map_err(self.failed("open a blob"))?;
+            let (file, _) = match folder.file(&blob.0.to_string()) {
+                Err(Errno::NOENT) => return Ok(false),
+                other => other.map_err(self.failed("open a blob"))?,
+            };
             Folder::sync_file(&file).map_err(self.io_failed("sync a blob"))?;
         }
-        self.settle_names(blob, folder)
+        self.settle_names(blob, folder)?;
+        Ok(true)
     }
 
     pub(crate) fn is_durable(&self) -> bool {
@@ -205,45 +215,44 @@ impl Shelf {
         Ok(())
     }
 
-    /// Moves what has the name of `blob` aside and says so.
-    pub(crate) fn corrupt(
-        &self,
-        blob: BlobRef,
-        folder: &Folder,
-        found: Option<&Stat>,
-        what: &str,
-    ) -> BlobError {
+    /// Moves what was found under the name of `blob` aside and says so.
+    pub(crate) fn corrupt(&self, blob: BlobRef, folder: &Folder, found: &Stat, what: &str) -> BlobError {
         let why = match self.set_aside(folder, &blob.0.to_string(), found) {
-            Ok(aside) => format!("{what}, and was moved to `{}`", self.path.join(aside).display()),
+            Ok(Some(aside)) => format!("{what}, and was moved to `{}`", self.path.join(aside).display()),
+            Ok(None) => format!("{what}, and somebody else has moved it meanwhile"),
             Err(errno) => format!("{what}, and could not be moved aside ({errno})"),
         };
         BlobError::Corrupt { blob, why }
     }
 
-    /// Moves `name` out of `folder` into the root, under a name that is never read. Should a good file have come
-    /// into its place since `found` was seen, that one is put back.
+    /// Moves `name`, which was `found` in `folder`, into the root, under a name that is never read. `None` where it is
+    /// gone: another process has moved it, and may have put a good file or folder there that must stay.
     pub(crate) fn set_aside(
         &self,
         folder: &Folder,
         name: &str,
-        found: Option<&Stat>,
-    ) -> Result<String, Errno> {
+        found: &Stat,
+    ) -> Result<Option<String>, Errno> {
+        let is_it = |stat: &Stat| (stat.st_dev, stat.st_ino) == (found.st_dev, found.st_ino);
+        // As late as can be: hashing what was found may have taken long.
+        if !folder.stat(name)?.as_ref().is_some_and(is_it) {
+            return Ok(None);
+        }
         let aside = format!("{}{name}-{}", layout::ASIDE, random_name()?);
         match folder.rename_new(name, &self.root, &aside) {
+            Ok(()) => {}
             // Someone else was quicker.
-            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::NOENT) => return Ok(None),
             Err(other) => return Err(other),
         }
-        let moved = self.root.stat(&aside)?;
-        if let (Some(found), Some(moved)) = (found, moved)
-            && (found.st_dev, found.st_ino) != (moved.st_dev, moved.st_ino)
-        {
-            match self.root.rename_new(&aside, folder, name) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(other) => return Err(other),
-            }
+        // Should it have been replaced in between, it goes back.
+        if self.root.stat(&aside)?.as_ref().is_none_or(is_it) {
+            return Ok(Some(aside));
         }
-        Ok(aside)
+        match self.root.rename_new(&aside, folder, name) {
+            Ok(()) | Err(Errno::EXIST) => Ok(None),
+            Err(other) => Err(other),
+        }
     }
 
     /// Counts what is stored, where there is a quota for it.

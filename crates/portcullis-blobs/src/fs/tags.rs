@@ -60,7 +60,7 @@ impl Shelf {
         };
         let shards = match blob {
             Some(blob) => vec![fan_out(blob)],
-            None => all.names().map_err(self.failed("list a folder"))?,
+            None => self.tag_shards(&all)?,
         };
         let mut removed = 0;
         for shard in shards {
@@ -68,7 +68,7 @@ impl Shelf {
                 continue;
             };
             for file in folder.names().map_err(self.failed("list a folder"))? {
-                let is_meant = parse_name(&file)
+                let is_meant = parse_name(&shard, &file)
                     .is_some_and(|(on, of)| of == *name && blob.is_none_or(|blob| blob == on));
                 if !is_meant {
                     continue;
@@ -86,7 +86,7 @@ impl Shelf {
     pub(crate) fn tags(&self) -> Result<Vec<Tag>, BlobError> {
         let mut tags = Vec::new();
         if let Some(all) = self.own_folder(&self.root, layout::TAGS)? {
-            for shard in all.names().map_err(self.failed("list a folder"))? {
+            for shard in self.tag_shards(&all)? {
                 tags.extend(self.tags_of(&shard)?);
             }
         }
@@ -101,7 +101,7 @@ impl Shelf {
         };
         let names = folder.names().map_err(self.failed("list a folder"))?;
         let tags = names.iter().filter_map(|file| {
-            let (blob, name) = parse_name(file)?;
+            let (blob, name) = parse_name(shard, file)?;
             // Taken away just now: no tag. Anything else that goes wrong keeps the blob.
             let expires_ms = match folder.file(file) {
                 Err(Errno::NOENT) => return None,
@@ -133,6 +133,13 @@ impl Shelf {
         }
     }
 
+    /// Which folders of tags there are. What else lies beside them is not ours.
+    fn tag_shards(&self, all: &Folder) -> Result<Vec<String>, BlobError> {
+        let mut names = all.names().map_err(self.failed("list a folder"))?;
+        names.retain(|name| name.len() == 2 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')));
+        Ok(names)
+    }
+
     fn tag_folder(&self, shard: &str) -> Result<Option<Folder>, BlobError> {
         match self.own_folder(&self.root, layout::TAGS)? {
             Some(all) => self.own_folder(&all, shard),
@@ -145,7 +152,10 @@ fn file_name(name: &TagName, blob: BlobRef) -> String {
     format!("{}.{name}", blob.0)
 }
 
-fn parse_name(file: &str) -> Option<(BlobRef, TagName)> {
+/// What the file `file` in the folder `shard` tags: one in the folder of other blobs keeps nothing.
+fn parse_name(shard: &str, file: &str) -> Option<(BlobRef, TagName)> {
     let (hash, name) = file.split_once('.')?;
-    Some((BlobRef(hash.parse().ok()?), name.parse().ok()?))
+    let blob = BlobRef(hash.parse().ok()?);
+    let is_here = fan_out(blob) == shard;
+    is_here.then_some((blob, name.parse().ok()?))
 }

@@ -5,8 +5,10 @@
 
 use std::{
     fs,
+    io::Write,
     os::unix::fs::{PermissionsExt, symlink},
     path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -145,6 +147,82 @@ fn a_put_replaces_a_file_of_the_wrong_size_and_one_that_others_could_write() {
     check(b"want", 0o600, false);
     check(b"WANTED", 0o644, false);
     check(b"wanted", 0o644, true);
+}
+
+/// What others could write is read before it is taken for what it should be, however large it is.
+#[test]
+fn what_others_could_write_is_not_read_into_memory() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let content = vec![7; hash::HELPED_BYTES];
+    let stored = fixture.runtime.block_on(store.put(content.clone().into()));
+    fs::set_permissions(fixture.file(&content), PermissionsExt::from_mode(0o644)).unwrap();
+    let pieces = stream::iter([Ok(content.into())]).boxed();
+    assert!(
+        fixture
+            .runtime
+            .block_on(store.put_stream(pieces))
+            .unwrap()
+            .existed
+    );
+    assert!(!store.shelf.buffers.were_used());
+    drop(fixture.runtime.block_on(store.get(stored.unwrap().blob)).unwrap());
+    assert!(store.shelf.buffers.were_used());
+}
+
+/// A reader that finds damage moves it aside under no lock. Whoever puts the content anew in that moment must not fail.
+#[test]
+fn what_is_moved_aside_while_it_is_put_is_written_anew() {
+    for durability in [Durability::None, Durability::Fsync] {
+        let fixture = Fixture::new();
+        let options = FsOptions {
+            durability,
+            ..FsOptions::default()
+        };
+        let store = FsStore::open(&fixture.folder(), options).unwrap();
+        let file = fixture.file(b"the true content");
+        let put = || fixture.put(&store, b"the true content").map(drop);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Of the right length, so that a put cannot tell.
+                    let damaged = fs::File::options().write(true).open(&file);
+                    let _ = damaged.and_then(|mut file| file.write_all(b"the fake"));
+                    let _ = store.shelf.get(blob(b"the true content"));
+                }
+            });
+            let failed = (0..1_000).find_map(|_| put().err());
+            is_over.store(true, Ordering::Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
+    }
+}
+
+/// Two may find the same damage, and one of them may have mended it when the other comes to move it aside: then the good
+/// file, or the folder of good files, is not moved for a moment even, in which a crash would lose it.
+#[test]
+fn what_another_has_mended_is_not_moved_aside() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&store, b"good").unwrap();
+    let all = store.shelf.root.child("blake3").unwrap();
+    let shard = shelf::fan_out(blob(b"good"));
+    let folder = all.child(&shard).unwrap();
+    // What was found there before, and lies in the quarantine since.
+    fs::write(fixture.folder().join("quarantine-bad"), b"baad").unwrap();
+    let found = store.shelf.root.stat("quarantine-bad").unwrap().unwrap();
+    steps::taken();
+    for (within, name) in [(&folder, blob(b"good").0.to_string()), (&all, shard)] {
+        assert_eq!(store.shelf.set_aside(within, &name, &found).unwrap(), None);
+    }
+    assert_eq!(steps::taken(), []);
+    let error = store.shelf.corrupt(blob(b"good"), &folder, &found, "bad");
+    assert!(
+        error.to_string().contains("somebody else has moved it"),
+        "{error}"
+    );
+    assert_eq!(fixture.get(&store, b"good").unwrap().as_ref(), b"good");
 }
 
 #[test]

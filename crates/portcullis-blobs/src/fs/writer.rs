@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     hasher: blake3::Hasher,
     room: Reservation,
     size_bytes: u64,
+    /// A write failed, so that the file and the hash may differ.
+    is_broken: bool,
 }
 
 impl Shelf {
@@ -146,19 +148,19 @@ impl Shelf {
     }
 
     /// Whether `blob` is stored in `folder` already, which is locked. Where it is, it is from now on held and as
-    /// durable as if it were put now, and the lock is given back.
+    /// durable as if it were put now, and the lock is given back. Where it is not, it may be held all the same.
     fn adopt(&self, session: &Session, folder: &Folder, blob: BlobRef, size: u64) -> Result<bool, BlobError> {
         if !self.is_stored(folder, blob, size)? {
             return Ok(false);
         }
         session.hold(self, blob)?;
-        // Its retention begins anew.
-        folder
-            .touch(&blob.0.to_string())
-            .map_err(self.failed("touch a blob"))?;
+        // Its retention begins anew. A reader that found it damaged may have moved it aside since.
+        match folder.touch(&blob.0.to_string()) {
+            Err(Errno::NOENT) => return Ok(false),
+            other => other.map_err(self.failed("touch a blob"))?,
+        }
         folder.unlock();
-        self.settle_existing(blob, folder)?;
-        Ok(true)
+        self.settle_existing(blob, folder)
     }
 }
 
@@ -175,6 +177,7 @@ impl Writer {
             hasher: blake3::Hasher::new(),
             room,
             size_bytes: 0,
+            is_broken: false,
         })
     }
 
@@ -271,9 +274,14 @@ impl Writer {
 
 impl BlobWriter for Writer {
     fn write(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(BlobError::broken_writer());
+        }
         self.hasher.update(piece);
         self.reserve(piece.len() as u64)?;
-        self.append(piece)
+        self.append(piece)?;
+        self.is_broken = false;
+        Ok(())
     }
 
     fn size_bytes(&self) -> u64 {
@@ -292,6 +300,9 @@ impl BlobWriter for Writer {
     }
 
     fn publish(self: Box<Self>) -> Result<Stored, BlobError> {
+        if self.is_broken {
+            return Err(BlobError::broken_writer());
+        }
         self.finish()
     }
 }

@@ -32,6 +32,11 @@ pub(super) fn lenient(text: &str) -> Option<(Vec<u8>, bool)> {
         .map(|bytes| (bytes, false))
 }
 
+/// The size of so many bytes in canonical base64, in bytes.
+pub(super) fn canonical_bytes(size_bytes: u64) -> u64 {
+    size_bytes.div_ceil(3).saturating_mul(4)
+}
+
 /// Whether `byte` is of the standard alphabet.
 pub(super) fn is_alphabet(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')

@@ -1,6 +1,6 @@
 //! Content blocks (MCP revision 2026-07-28, `ContentBlock`): binary ones become links, unknown ones stay.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use portcullis_blobs::sniff;
 use serde_json::value::RawValue;
@@ -14,14 +14,16 @@ use crate::spool::Spooled;
 /// How many digits of its hash name a blob that has no name.
 const NAME_DIGITS: usize = 12;
 
-/// What a first look at a block gave.
+/// What a first look at blocks gave. It is small, since there may be millions of them.
 enum Looked<'a> {
     /// It was binary, and this link takes its place.
     Link(String),
     /// It is of a known type and holds text: to be looked through once all binary blocks are known.
-    Text(Members<'a>),
-    /// It stays word for word.
-    Asis(&'a RawValue),
+    Text(&'a str),
+    /// It is binary and found no room: it stays, but for what is the server's alone.
+    Left(&'a str),
+    /// All that stands there in the list stays word for word.
+    Asis(Range<usize>),
 }
 
 /// A binary block on its way to the store.
@@ -30,6 +32,7 @@ struct Binary<'a> {
     kind: &'static str,
     payload: Payload<'a>,
     name: Option<Cow<'a, str>>,
+    /// The media type beside it, else the one in its data URL.
     declared: Option<Cow<'a, str>>,
 }
 
@@ -59,44 +62,59 @@ impl<'a> Shaper<'a> {
             self.flags.repaired = true;
             return Ok("[]".to_owned());
         };
-        let blocks = match json::elements(raw) {
-            Some(blocks) => blocks,
-            None => {
-                self.flags.repaired = true;
-                if !is_block(raw) {
-                    return self.as_text(raw).await;
-                }
-                vec![raw]
-            }
-        };
-        // All binary blocks first: their twins may stand in text before them.
-        let mut looked = Vec::with_capacity(blocks.len());
-        for block in blocks {
-            looked.push(self.look(block).await?);
+        let raw = raw.get();
+        if let Some(blocks) = json::elements(raw) {
+            return self.blocks(raw, blocks).await;
         }
-        let mut list = "[".to_owned();
+        self.flags.repaired = true;
+        if is_block(raw) {
+            self.blocks(raw, std::iter::once(0..raw.len())).await
+        } else {
+            self.as_text(raw).await
+        }
+    }
+
+    /// The list that stands for the `blocks` of `list`.
+    async fn blocks(
+        &mut self,
+        list: &'a str,
+        blocks: impl Iterator<Item = Range<usize>>,
+    ) -> Result<String, ShapeError> {
+        // All binary blocks first: their twins may stand in text before them.
+        let mut looked = Vec::new();
+        for at in blocks {
+            match (self.look(list, at).await?, looked.last_mut()) {
+                (Looked::Asis(at), Some(Looked::Asis(before))) => before.end = at.end,
+                (block, _) => looked.push(block),
+            }
+        }
+        let mut shaped = "[".to_owned();
         for block in looked {
-            if list.len() > 1 {
-                list.push(',');
+            if shaped.len() > 1 {
+                shaped.push(',');
             }
             match block {
-                Looked::Link(link) => list.push_str(&self.rewrite(&link, find::Place::Block).await?),
-                Looked::Text(members) => list.push_str(&self.text_block(&members).await?),
-                Looked::Asis(raw) => list.push_str(raw.get()),
+                Looked::Link(link) => shaped.push_str(&self.rewrite(&link, find::Place::Block).await?),
+                Looked::Text(block) => {
+                    let block = without_meta(block);
+                    shaped.push_str(&self.rewrite(&block, find::Place::Block).await?);
+                }
+                Looked::Left(block) => shaped.push_str(&without_meta(block)),
+                Looked::Asis(at) => shaped.push_str(list.get(at).unwrap_or_default()),
             }
         }
-        list.push(']');
-        Ok(list)
+        shaped.push(']');
+        Ok(shaped)
     }
 
     /// One text block that holds the text, or the JSON, of what is no content block.
-    pub(super) async fn as_text(&mut self, raw: &RawValue) -> Result<String, ShapeError> {
+    pub(super) async fn as_text(&mut self, raw: &str) -> Result<String, ShapeError> {
         let mut block = ObjectWriter::new();
         block.text_member("type", "text");
-        if self.spools.get(raw.get()).is_some() {
-            block.member("text", raw.get());
+        if self.spools.get(raw).is_some() {
+            block.member("text", raw);
         } else {
-            let text = self.spools.fill(raw.get())?;
+            let text = self.spools.fill(raw)?;
             block.text_member(
                 "text",
                 &json::unquote(&text).unwrap_or_else(|| text.as_ref().into()),
@@ -106,34 +124,38 @@ impl<'a> Shaper<'a> {
         Ok(format!("[{block}]"))
     }
 
-    async fn look(&mut self, raw: &'a RawValue) -> Result<Looked<'a>, ShapeError> {
+    async fn look(&mut self, list: &'a str, at: Range<usize>) -> Result<Looked<'a>, ShapeError> {
+        let raw = list.get(at.clone()).unwrap_or_default();
         let Some(members) = json::members(raw) else {
-            return Ok(Looked::Asis(raw));
+            return Ok(Looked::Asis(at));
         };
         let kind = members.last_text("type");
         let resource = members
             .last("resource")
-            .and_then(json::members)
-            .filter(|inner| inner.last("blob").is_some());
-        let link = match kind.as_deref() {
-            Some("image" | "audio") if !self.has_room() => return Ok(Looked::Asis(raw)),
-            Some("resource") if resource.is_some() && !self.has_room() => return Ok(Looked::Asis(raw)),
-            Some("image") => self.media_block("image", &members).await?,
-            Some("audio") => self.media_block("audio", &members).await?,
-            Some("resource") => match resource {
-                Some(resource) => self.blob_resource(&members, &resource).await?,
-                None => return Ok(Looked::Text(members)),
-            },
-            Some("text" | "resource_link") => return Ok(Looked::Text(members)),
-            _ => return Ok(Looked::Asis(raw)),
+            .and_then(|raw| json::members(raw.get()))
+            .filter(has_blob);
+        let is_binary = match kind.as_deref() {
+            Some("image" | "audio") => true,
+            Some("resource") => resource.is_some(),
+            Some("text" | "resource_link") => false,
+            _ => return Ok(Looked::Asis(at)),
         };
-        match link {
-            Some(link) => Ok(Looked::Link(link)),
-            None => {
-                self.flags.undecoded += 1;
-                Ok(Looked::Asis(raw))
-            }
+        if is_binary && !self.has_room() {
+            return Ok(Looked::Left(raw));
         }
+        let link = match (kind.as_deref(), resource) {
+            (Some("image"), _) => self.media_block("image", &members).await?,
+            (Some("audio"), _) => self.media_block("audio", &members).await?,
+            (Some("resource"), Some(resource)) => self.blob_resource(&members, &resource).await?,
+            _ => return Ok(Looked::Text(raw)),
+        };
+        Ok(link.map_or_else(
+            || {
+                self.flags.undecoded += 1;
+                Looked::Text(raw)
+            },
+            Looked::Link,
+        ))
     }
 
     /// An `ImageContent` or `AudioContent` block.
@@ -142,7 +164,7 @@ impl<'a> Shaper<'a> {
         kind: &'static str,
         members: &Members<'a>,
     ) -> Result<Option<String>, ShapeError> {
-        let Some(payload) = self.decode(members, "data") else {
+        let Some((payload, in_url)) = self.decode(members, "data") else {
             return Ok(None);
         };
         let name = members.last_text("name").or_else(|| members.last_text("uri"));
@@ -150,7 +172,7 @@ impl<'a> Shaper<'a> {
             kind,
             payload,
             name,
-            declared: members.last_text("mimeType"),
+            declared: members.last_text("mimeType").or(in_url),
         };
         let mut link = self.store_block(binary).await?;
         rest(&mut link, members, &["data"]);
@@ -163,14 +185,14 @@ impl<'a> Shaper<'a> {
         members: &Members<'a>,
         resource: &Members<'a>,
     ) -> Result<Option<String>, ShapeError> {
-        let Some(payload) = self.decode(resource, "blob") else {
+        let Some((payload, in_url)) = self.decode(resource, "blob") else {
             return Ok(None);
         };
         let binary = Binary {
             kind: "resource",
             payload,
             name: resource.last_text("uri"),
-            declared: resource.last_text("mimeType"),
+            declared: resource.last_text("mimeType").or(in_url),
         };
         let mut link = self.store_block(binary).await?;
         rest(&mut link, members, &["resource"]);
@@ -183,17 +205,26 @@ impl<'a> Shaper<'a> {
         Ok(Some(link.finish()))
     }
 
-    fn decode(&mut self, members: &Members<'a>, name: &str) -> Option<Payload<'a>> {
+    /// What such a block holds, and the media type of the data URL that it is in.
+    fn decode(&mut self, members: &Members<'a>, name: &str) -> Option<(Payload<'a>, Option<Cow<'a, str>>)> {
         let raw = members.last(name)?.get();
         if self.spools.get(raw).is_some() {
             // One that is no base64 as a whole stays what it is; its marker is never looked into.
-            let spooled = self.spools.take_base64(raw)?;
-            return Some(Payload::Spooled(Box::new(spooled)));
+            let spooled = self.spools.take_binary(raw)?;
+            let in_url = spooled.data_url().map(|declared| declared.map(str::to_owned));
+            self.flags.lenient_base64 += usize::from(in_url.is_some());
+            let in_url = in_url.flatten().map(Cow::Owned);
+            return Some((Payload::Spooled(Box::new(spooled)), in_url));
         }
         let text = members.last_text(name)?;
+        let (text, in_url) = match find::whole_data_url(&text) {
+            Some((start, declared)) => (text.get(start..)?.to_owned().into(), Some(declared)),
+            None => (text, None),
+        };
         let (bytes, canonical) = base64::lenient(&text)?;
-        self.flags.lenient_base64 += usize::from(!canonical);
-        Some(Payload::Inline { text, bytes })
+        self.flags.lenient_base64 += usize::from(!canonical || in_url.is_some());
+        let payload = Payload::Inline { text, bytes };
+        Some((payload, in_url.flatten().map(Cow::Owned)))
     }
 
     /// Stores a block's bytes, remembers its text for twins and begins the link to it.
@@ -213,9 +244,7 @@ impl<'a> Shaper<'a> {
             }
             Payload::Spooled(spooled) => {
                 let extension = sniff(spooled.head()).map(|kind| kind.extension);
-                let text_bytes = spooled.text_bytes();
                 let info = self.publish(*spooled, declared.as_deref())?;
-                self.twins.insert_length(text_bytes, info.blob);
                 (info, extension)
             }
         };
@@ -226,25 +255,37 @@ impl<'a> Shaper<'a> {
         });
         Ok(link(&info, &name))
     }
+}
 
-    /// A block that stays what it is, without `_meta` and with references for data URLs in it.
-    async fn text_block(&mut self, members: &Members<'_>) -> Result<String, ShapeError> {
-        let mut block = ObjectWriter::new();
-        for member in members.iter() {
-            match (member.name(), json::members(member.value)) {
-                (Some("_meta"), _) => {}
-                (Some("resource"), Some(resource)) => {
-                    let mut inner = ObjectWriter::new();
-                    for member in resource.iter().filter(|member| member.name() != Some("_meta")) {
-                        inner.raw_member(member.raw_name, member.value.get());
-                    }
-                    block.raw_member(member.raw_name, &inner.finish());
-                }
-                _ => block.raw_member(member.raw_name, member.value.get()),
-            }
-        }
-        self.rewrite(&block.finish(), find::Place::Block).await
+/// Whether a resource holds binary content. Some servers write every field, and those that are empty are not there.
+fn has_blob(resource: &Members<'_>) -> bool {
+    match resource.last("blob").map(RawValue::get) {
+        None | Some("null") => false,
+        Some("\"\"") => resource.last_text("text").is_none(),
+        Some(_) => true,
     }
+}
+
+/// A block of known type, to the letter but for the server's `_meta`.
+fn without_meta(block: &str) -> String {
+    let Some(members) = json::members(block) else {
+        return block.to_owned();
+    };
+    let mut block = ObjectWriter::new();
+    for member in members.iter() {
+        match (member.name(), json::members(member.value.get())) {
+            (Some("_meta"), _) => {}
+            (Some("resource"), Some(resource)) => {
+                let mut inner = ObjectWriter::new();
+                for member in resource.iter().filter(|member| member.name() != Some("_meta")) {
+                    inner.raw_member(member.raw_name, member.value.get());
+                }
+                block.raw_member(member.raw_name, &inner.finish());
+            }
+            _ => block.raw_member(member.raw_name, member.value.get()),
+        }
+    }
+    block.finish()
 }
 
 /// Carries over what else a block holds, but what the link says already.
@@ -261,6 +302,6 @@ fn rest(link: &mut ObjectWriter, members: &Members<'_>, taken: &[&str]) {
 }
 
 /// Whether `raw` has the form of a content block.
-pub(super) fn is_block(raw: &RawValue) -> bool {
+pub(super) fn is_block(raw: &str) -> bool {
     json::members(raw).is_some_and(|members| members.last_text("type").is_some())
 }

@@ -1,6 +1,10 @@
 //! Finding binary content inside strings: twins of what is stored already, data URLs, and whole base64 strings.
 
-use std::{borrow::Cow, collections::HashMap, ops::Range};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use portcullis_blobs::{BlobRef, Hash, sniff};
 
@@ -17,8 +21,8 @@ const MARK: &str = ";base64";
 #[derive(Debug, Default)]
 pub(super) struct Twins<'a> {
     texts: HashMap<Cow<'a, str>, BlobRef>,
-    /// Those whose text went by and is in no memory, by its length.
-    by_length: HashMap<u64, Vec<BlobRef>>,
+    /// All that was stored, by the length of its canonical base64: that may be in no memory, or never have been.
+    by_length: HashMap<u64, HashSet<BlobRef>>,
 }
 
 impl<'a> Twins<'a> {
@@ -26,9 +30,9 @@ impl<'a> Twins<'a> {
         self.texts.insert(text, blob);
     }
 
-    /// Remembers canonical base64 of so many bytes that is no longer there.
+    /// Remembers a blob whose canonical base64 would have so many bytes.
     pub(super) fn insert_length(&mut self, text_bytes: u64, blob: BlobRef) {
-        self.by_length.entry(text_bytes).or_default().push(blob);
+        self.by_length.entry(text_bytes).or_default().insert(blob);
     }
 
     fn is_empty(&self) -> bool {
@@ -177,6 +181,16 @@ fn runs(text: &str) -> impl Iterator<Item = Range<usize>> {
             }
         }
     })
+}
+
+/// Where in `text` the base64 begins of which it is a data URL from its first character on, and its media type.
+pub(super) fn whole_data_url(text: &str) -> Option<(usize, Option<String>)> {
+    let scheme = text.get(..SCHEME.len())?;
+    if !scheme.eq_ignore_ascii_case(SCHEME) {
+        return None;
+    }
+    let start = text.find(',')? + 1;
+    Some((start, data_url_header(text.get(..start)?)?))
 }
 
 /// The media type in `text`, where that is the beginning of a base64 data URL and nothing else, its comma included.

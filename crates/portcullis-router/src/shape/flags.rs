@@ -25,7 +25,7 @@ pub struct ShapeFlags {
     pub lone_surrogates: usize,
     /// Blocks that should be binary and whose base64 is missing or invalid. They stay as they came.
     pub undecoded: usize,
-    /// Binary blocks whose base64 was not canonical, and was read all the same.
+    /// Binary blocks whose base64 was not canonical, or stood in a data URL, and was read all the same.
     pub lenient_base64: usize,
     /// Binary parts beyond the 1,024 of one result that go to the store, and texts beyond the 64 MiB of one that are
     /// looked through for data URLs. They stay as they came.

@@ -1,6 +1,6 @@
 //! JSON taken apart no further than needed, so that what is not changed keeps its very text.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::Range};
 
 use serde::{
     Deserialize, Deserializer,
@@ -49,13 +49,25 @@ impl<'a> Members<'a> {
 }
 
 /// The members of `raw`, if it is an object.
-pub(super) fn members(raw: &RawValue) -> Option<Members<'_>> {
-    serde_json::from_str(raw.get()).ok()
+pub(super) fn members(raw: &str) -> Option<Members<'_>> {
+    // Most of what is none is told at once.
+    let is_object = raw.trim_start().starts_with('{');
+    is_object.then(|| serde_json::from_str(raw).ok())?
 }
 
-/// The elements of `raw`, if it is a list.
-pub(super) fn elements(raw: &RawValue) -> Option<Vec<&RawValue>> {
-    serde_json::from_str(raw.get()).ok()
+/// Where in `raw`, which must be valid, the elements stand, if it is a list. One after the other: a server may send
+/// tens of millions of them, each of a byte or two.
+pub(super) fn elements(raw: &str) -> Option<impl Iterator<Item = Range<usize>>> {
+    let end = raw.starts_with('[').then(|| raw.rfind(']'))??;
+    let mut at = 1;
+    Some(std::iter::from_fn(move || {
+        let ahead = raw.get(at..end)?;
+        let start = at + ahead.find(|c: char| !c.is_ascii_whitespace())?;
+        let value_end = value_end(raw, start)?.min(end);
+        let comma = raw.get(value_end..end)?.find(',');
+        at = comma.map_or(end, |comma| value_end + comma + 1);
+        Some(start..value_end)
+    }))
 }
 
 /// The text of a JSON string; `None` if it is none, or holds half a surrogate pair.
@@ -159,6 +171,33 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
+/// The end of the value whose first character is at `start`.
+fn value_end(json: &str, start: usize) -> Option<usize> {
+    let bytes = json.as_bytes();
+    let (mut at, mut depth) = (start, 0_usize);
+    loop {
+        match bytes.get(at)? {
+            b'"' => at = string_end(json, at + 1)?,
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
+            }
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                at += 1;
+            }
+            _ => {
+                let is_end = |byte: &u8| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']' | b',');
+                at += 1 + bytes.get(at + 1..)?.iter().position(is_end)?;
+            }
+        }
+        if depth == 0 {
+            let value = json.get(start..at)?;
+            return Some(start + value.trim_ascii_end().len());
+        }
+    }
+}
+
 /// The end of the string whose first character is at `from`: the byte after the quote that closes it.
 fn string_end(json: &str, from: usize) -> Option<usize> {
     let mut at = from;
@@ -204,7 +243,7 @@ mod tests {
     fn members_keep_their_text_and_their_order() {
         let raw = r#"{"n":1.50e+2, "\u0061" : [ 1 ] ,"n":2,"\ud800":null}"#;
         let raw: &RawValue = serde_json::from_str(raw).unwrap();
-        let members = members(raw).unwrap();
+        let members = members(raw.get()).unwrap();
         let seen: Vec<_> = members
             .iter()
             .map(|m| (m.raw_name, m.name(), m.value.get()))
@@ -217,6 +256,27 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert_eq!(members.last("n").unwrap().get(), "2");
+    }
+
+    #[test]
+    fn elements_are_what_a_reader_of_json_finds() {
+        for list in [
+            "[]",
+            "[ ]",
+            "[1]",
+            "[1,2]",
+            r#"[ -1.5e3 , true,null ,"a,]\"[" , [], {} ]"#,
+            r#"[[1,[2,"]"]],{"a":[{"b":"}"}],"c":",",  "d":[1,2]},"", "\\"]"#,
+            "[\n{\"a\":1}\r\n,\t[[[[]]]]\n]",
+        ] {
+            let expected: Vec<&RawValue> = serde_json::from_str(list).unwrap();
+            let expected: Vec<_> = expected.into_iter().map(RawValue::get).collect();
+            let found: Vec<_> = elements(list).unwrap().filter_map(|at| list.get(at)).collect();
+            assert_eq!(found, expected, "{list}");
+        }
+        for other in ["{}", "\"[]\"", "1", "null"] {
+            assert!(elements(other).is_none());
+        }
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Shaping what is large away from the threads that serve everybody.
 
-use std::sync::Arc;
+use std::{sync::Arc, thread};
 
 use portcullis_blobs::{BlobError, BlobStore};
-use tokio::{runtime::Handle, sync::Semaphore, task::spawn_blocking};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+};
 
 use portcullis_supervisor::RawReply;
 
@@ -14,8 +17,7 @@ use crate::spool::Outcome;
 /// than a millisecond.
 const LARGE_BYTES: usize = 512 << 10;
 
-/// How many are shaped so at a time. Each takes one of the runtime's threads for blocking work, and waits there for
-/// the store, which needs one too: there must be some left.
+/// How many are shaped so at a time.
 static AT_ONCE: Semaphore = Semaphore::const_new(8);
 
 /// As [`shape`], never keeping the calling thread for long.
@@ -50,7 +52,8 @@ pub(crate) async fn shape_reply(
     shape_apart(reply.json, Spools::new(strings), store, options).await
 }
 
-/// Shapes on a thread that may block.
+/// Shapes on a thread that may block. It is none of the runtime's: it waits for the store, which needs one of those, and
+/// a host may have few of them.
 async fn shape_apart(
     json: String,
     mut spools: Spools,
@@ -60,19 +63,27 @@ async fn shape_apart(
     let stopping = || ShapeError::Store(BlobError::NoRuntime);
     let permit = AT_ONCE.acquire().await.map_err(|_| stopping())?;
     let (store, options, runtime) = (Arc::clone(store), *options, Handle::current());
-    let shaping = spawn_blocking(move || {
+    let (tell, shaped) = oneshot::channel();
+    let shaping = move || {
         // Held until it is done, also where nobody waits for it any more.
         let _permit = permit;
-        let json = spools.prepare(json)?;
-        runtime.block_on(shape_with(&json, spools, store.as_ref(), &options))
-    });
-    shaping.await.map_err(|_| stopping())?
+        let result = spools
+            .prepare(json)
+            .and_then(|json| runtime.block_on(shape_with(&json, spools, store.as_ref(), &options)));
+        let _ = tell.send(result);
+    };
+    let thread = thread::Builder::new().name("large result".to_owned());
+    thread.spawn(shaping).map_err(ShapeError::Thread)?;
+    shaped.await.map_err(|_| stopping())?
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::poll;
-    use portcullis_blobs::MemStore;
+    use portcullis_blobs::{FsOptions, FsStore, MemStore};
+    use tokio::{runtime::Builder, time::timeout};
 
     use super::*;
 
@@ -96,5 +107,23 @@ mod tests {
             let expected = shape(&raw, store.as_ref(), &options).await.unwrap();
             assert_eq!(shaped.unwrap().result.get(), expected.result.get());
         }
+    }
+
+    /// However few threads the host's runtime has for what may block, the store gets one while results are shaped.
+    #[test]
+    fn a_runtime_with_one_thread_for_such_work_shapes_what_is_large() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FsStore::open(&folder.path().join("blobs"), FsOptions::default()).unwrap();
+        let store: Arc<dyn BlobStore> = Arc::new(store);
+        let text = base64_simd::STANDARD.encode_to_string(vec![0; LARGE_BYTES]);
+        let raw = format!(r#"{{"content":[{{"type":"image","data":"{text}"}}]}}"#);
+        let mut builder = Builder::new_current_thread();
+        let runtime = builder.enable_time().max_blocking_threads(1).build().unwrap();
+        let options = ShapeOptions::default();
+        let shaping = async { timeout(Duration::from_secs(30), shape_any(raw, &store, &options)).await };
+        let shaped = runtime.block_on(shaping);
+        // One that waits would be waited for.
+        runtime.shutdown_background();
+        assert_eq!(shaped.unwrap().unwrap().blobs.len(), 1);
     }
 }

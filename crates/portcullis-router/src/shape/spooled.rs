@@ -7,7 +7,6 @@
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 
 use portcullis_blobs::{BlobRef, BlobStore, sniff};
-use serde_json::value::RawValue;
 
 use super::{
     BlobInfo, InPieces, ShapeError, ShapeFlags, Shaper,
@@ -51,11 +50,11 @@ impl Spools {
         self.strings.get(raw)
     }
 
-    /// The same, taken, where it is base64 and nothing else.
-    pub(super) fn take_base64(&mut self, raw: &str) -> Option<Spooled> {
+    /// The same, taken, where it is base64, in a data URL or without one, and nothing else.
+    pub(super) fn take_binary(&mut self, raw: &str) -> Option<Spooled> {
         match self.strings.get(raw)?.kind {
-            Kind::Base64 => self.strings.remove(raw),
-            Kind::Text | Kind::DataUrl { .. } => None,
+            Kind::Base64 | Kind::DataUrl { .. } => self.strings.remove(raw),
+            Kind::Text => None,
         }
     }
 
@@ -206,12 +205,17 @@ impl Shaper<'_> {
                 place == Place::Structured && sniff(spooled.head()).is_some_and(|kind| !kind.is_text)
             }
         };
+        let is_short = spooled.text_bytes() < self.options.data_url_min_bytes as u64;
+        // In a block it is text, of which what is short stays, whatever it is.
+        let may_be_twin = is_binary || place == Place::Structured || !is_short;
+        if !may_be_twin {
+            return Ok(None);
+        }
         let twin = spooled.blob();
         if self.blobs.iter().any(|known| known.blob == twin) {
             self.spools.strings.remove(raw);
             return Ok(Some(twin));
         }
-        let is_short = spooled.text_bytes() < self.options.data_url_min_bytes as u64;
         if !is_binary || is_short || !self.has_room() {
             return Ok(None);
         }
@@ -241,9 +245,7 @@ impl Shaper<'_> {
 
 /// Where in `json` the structured content stands.
 fn structured(json: &str) -> Range<usize> {
-    let raw: Option<&RawValue> = serde_json::from_str(json).ok();
-    let members = raw.and_then(json::members);
-    let Some(found) = members.and_then(|members| members.last("structuredContent")) else {
+    let Some(found) = json::members(json).and_then(|members| members.last("structuredContent")) else {
         return 0..0;
     };
     let start = (found.get().as_ptr() as usize).saturating_sub(json.as_ptr() as usize);

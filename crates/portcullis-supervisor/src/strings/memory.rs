@@ -16,6 +16,8 @@ pub(crate) struct Shelf {
     pub(crate) there: Arc<AtomicUsize>,
     pub(crate) written: Arc<AtomicUsize>,
     pub(crate) held_up: Arc<(Mutex<bool>, Condvar)>,
+    /// How many were put back into their messages.
+    pub(crate) put_back: Arc<AtomicUsize>,
     /// How many servers were given a share.
     pub(crate) shares: Arc<AtomicUsize>,
 }
@@ -26,6 +28,7 @@ struct Kept {
     there: Arc<AtomicUsize>,
     written: Arc<AtomicUsize>,
     held_up: Arc<(Mutex<bool>, Condvar)>,
+    put_back: Arc<AtomicUsize>,
 }
 
 impl Drop for Kept {
@@ -42,6 +45,7 @@ impl StringSpool for Shelf {
             there: Arc::clone(&self.there),
             written: Arc::clone(&self.written),
             held_up: Arc::clone(&self.held_up),
+            put_back: Arc::clone(&self.put_back),
         })
     }
 
@@ -71,6 +75,7 @@ impl StringWriter for Kept {
 impl SpooledString for Kept {
     fn put_back(&self, text: &mut Vec<u8>) -> Result<(), String> {
         text.extend_from_slice(&self.raw);
+        self.put_back.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 

@@ -3,7 +3,10 @@
 use portcullis_wire::{Frame, Id, WireError, marker_tag};
 
 use super::strings::Strings;
-use crate::strings::{LongString, put_back};
+use crate::{
+    service::is_heeded,
+    strings::{LongString, put_back},
+};
 
 /// What became of such a message.
 #[derive(Debug)]
@@ -14,9 +17,11 @@ pub(crate) enum Restored {
     BadNotification { method: String, why: String },
 }
 
-/// The strings whose markers stand in `frame`.
+/// The strings whose markers stand in `frame`, if somebody is to see them.
 pub(crate) fn claim(frame: &Frame, strings: &mut Strings) -> Vec<LongString> {
     match frame {
+        // It is dropped, and getting its strings back would hold up what comes after it.
+        Frame::Notification { method, .. } if !is_heeded(method) => Vec::new(),
         Frame::Response { result: text, .. }
         | Frame::Request { message: text, .. }
         | Frame::Notification { message: text, .. } => strings.claim(text),

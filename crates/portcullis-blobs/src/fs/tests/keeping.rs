@@ -234,6 +234,57 @@ fn a_collection_leaves_what_is_not_ours_and_takes_old_leftovers() {
     assert_eq!(fs::read_dir(&shard).unwrap().count(), 3);
 }
 
+/// Nothing of it would keep a blob from a collector.
+#[test]
+fn what_is_not_ours_among_the_tags_is_no_tag_and_stays() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&store, b"tagged").unwrap();
+    fixture.tag(&store, b"tagged", None);
+    let tags = fixture.folder().join("tags");
+    fs::write(tags.join("README"), b"of somebody").unwrap();
+    let name = fixture.tag_file(b"tagged").file_name().unwrap().to_owned();
+    let other = if shelf::fan_out(blob(b"tagged")) == "00" {
+        "01"
+    } else {
+        "00"
+    };
+    for folder in ["zz", other] {
+        fs::create_dir(tags.join(folder)).unwrap();
+        fs::write(tags.join(folder).join(&name), b"never").unwrap();
+    }
+    assert_eq!(fixture.runtime.block_on(store.tags()).unwrap().len(), 1);
+    let untag = store.untag("keep".parse().unwrap(), None);
+    assert_eq!(fixture.runtime.block_on(untag).unwrap(), 1);
+    assert!(tags.join("README").exists());
+    assert!(fixture.root_names("quarantine-").is_empty());
+}
+
+/// What cannot have been written by a session holds nothing, and keeps no collector from its work.
+#[test]
+fn a_folder_or_a_pipe_among_the_sessions_does_not_stop_a_collection() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&store, b"held").unwrap();
+    fixture.put(&fixture.open(), b"loose").unwrap();
+    let sessions = fixture.folder().join("sessions");
+    fs::create_dir(sessions.join("folder")).unwrap();
+    // One that a writer has open is not cleaned away.
+    let pipe = sessions.join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    let open = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    rustix::fs::flock(&open, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert_eq!(fixture.collect(&store).removed, 1);
+    assert_eq!(fixture.get(&store, b"held").unwrap().as_ref(), b"held");
+}
+
 #[test]
 fn a_damaged_blob_never_comes_to_its_end_and_gives_no_range() {
     let check = |damage: fn(&mut Vec<u8>)| {

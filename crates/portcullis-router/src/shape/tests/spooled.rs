@@ -166,6 +166,12 @@ fn short_data_urls_and_base64_stay_whatever_way_they_came() {
     let block = json!({"type": "image", "mimeType": "image/png", "data": png});
     let twins = json!({"content": [block], "structuredContent": {"picture": png, "url": url}});
     check_from(url.len() + 1, &twins.to_string());
+    // In a text of its own, a short one may be equal by chance.
+    let block = json!({"type": "image", "data": png});
+    let twins = json!({"content": [block, {"type": "text", "text": png}, {"type": "text", "text": url}]});
+    for min_bytes in [png.len(), png.len() + 1, url.len() + 1] {
+        check_from(min_bytes, &twins.to_string());
+    }
 }
 
 #[test]
@@ -186,9 +192,6 @@ fn text_stays_text_and_what_only_looks_binary_too() {
     ));
     check(&format!(
         r#"{{"content":[{{"type":"image","mimeType":"{image}","data":"{words}"}}]}}"#
-    ));
-    check(&format!(
-        r#"{{"content":[{{"type":"image","data":"data:image/png;base64,{image}"}}]}}"#
     ));
     check(&format!(
         r#"{{"content":[{{"type":"image","data":["{image}"]}}],"resultType":"{image}"}}"#
@@ -218,6 +221,30 @@ fn lenient_base64_in_a_binary_block_is_still_read() {
         r#"{{"content":[{{"type":"image","data":"{}"}}]}}"#,
         image.replace('+', "-").replace('/', "_")
     ));
+}
+
+#[test]
+fn data_urls_in_binary_blocks_and_twins_of_them_are_found() {
+    let (image, other) = (png(9_000), png(3_000));
+    let (first, rest) = image.split_at(76);
+    let wrapped = format!("{first}\\n{rest}");
+    for data in [
+        format!("data:image/png;base64,{image}"),
+        format!("Data:image\\/png;base64,{image}"),
+        format!("data:;base64,{wrapped}"),
+        format!("data:image/png;base64,{}", image.trim_end_matches('=')),
+        format!("data:image/png,{image}"),
+        format!(" data:image/png;base64,{image}"),
+        format!("data:image/png;base64,{image},{other}"),
+        wrapped,
+    ] {
+        check(&format!(
+            r#"{{"content":[{{"type":"text","text":"{data} and {image}"}},{{"type":"image","data":"{data}","_meta":{{}}}}],"structuredContent":["{image}","{data}","data:;base64,{image}"]}}"#
+        ));
+        check(&format!(
+            r#"{{"content":[{{"type":"resource","resource":{{"blob":"{data}","text":"{image}","_meta":1}}}}],"structuredContent":"{image}"}}"#
+        ));
+    }
 }
 
 #[test]

@@ -132,6 +132,37 @@ async fn strings_that_nobody_claims_are_dropped() {
     rig.assert_lives().await;
 }
 
+/// Nor does a notification that nobody heeds get its strings back first, while all that comes after it waits.
+#[tokio::test]
+async fn strings_of_what_nobody_heeds_are_not_put_back() {
+    let (mut rig, shelf) = spooling();
+    let told = |method: &str| {
+        let params = format!(r#"{{"progressToken":1,"progress":1,"message":"{}"}}"#, long('p'));
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{params}}}"#)
+    };
+    let lines = [
+        told("message"),
+        told("made_up"),
+        told("message"),
+        told("progress"),
+    ];
+    let Rig { transport, speak, .. } = &mut rig;
+    let said = async {
+        speak
+            .write_all(lines.map(|line| line + "\n").concat().as_bytes())
+            .await
+    };
+    let heard = timeout(Duration::from_secs(60), transport.receive());
+    let (said, heard) = futures::join!(said, heard);
+    said.unwrap();
+    let heard = heard.unwrap().unwrap();
+    assert!(matches!(heard, JsonRpcMessage::Notification(_)), "{heard:?}");
+    assert_eq!(shelf.put_back.load(Ordering::SeqCst), 1);
+    assert_eq!(rig.transport.counters.counts().unheeded, 3);
+    assert_none_is_left(&shelf).await;
+    rig.assert_lives().await;
+}
+
 /// The end of a connection in the middle of a string leaves nothing of it.
 #[tokio::test]
 async fn a_string_that_the_end_cuts_off_is_dropped() {

@@ -1,0 +1,28 @@
+//! Memory is told of the whole process, so the one test that looks at it has a process of its own.
+#![cfg(target_os = "linux")]
+
+use portcullis_blobs::MemStore;
+use portcullis_router::{ShapeOptions, shape};
+
+const REPLY_BYTES: usize = 4 << 20;
+
+/// A few copies of the reply are made, and nothing many times as large as a block for each of them.
+#[tokio::test]
+async fn a_reply_of_a_million_blocks_takes_little_more_memory_than_its_text() {
+    let memory_kib = |field: &str| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+        let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kib
+    };
+    for block in ["1", r#"{"type":"text"}"#] {
+        let blocks = format!("{block},").repeat(REPLY_BYTES / (block.len() + 1));
+        let raw = format!(r#"{{"content":[{blocks}{block}]}}"#);
+        let before = memory_kib("VmRSS:");
+        let store = MemStore::default();
+        let shaped = shape(&raw, &store, &ShapeOptions::default()).await.unwrap();
+        assert!(shaped.spilled && shaped.size_bytes == raw.len());
+        let grew = memory_kib("VmHWM:").saturating_sub(before) * 1024 / raw.len();
+        assert!(grew < 8, "`{block}`: {grew} times the reply");
+    }
+}
