@@ -7,7 +7,14 @@ mod group;
 #[cfg(target_os = "linux")]
 mod warden;
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use tokio::{
@@ -42,6 +49,66 @@ pub(crate) fn default_spawner() -> Arc<dyn Spawner> {
         return Arc::new(WardenSpawner::new(program.clone()));
     }
     Arc::new(GroupSpawner)
+}
+
+/// Why `plan` cannot be started, in words, where the system has said no more than `error` and does not tell which of all
+/// that was looked at is not there. `folder` is the working directory, where it is known to be that one.
+fn told(plan: &SpawnPlan, error: &io::Error, folder: Option<&Path>) -> String {
+    let reason = match missing(plan, error, folder) {
+        Missing::Folder(folder) => format!(
+            "its working directory `{}` cannot be entered: {error}",
+            folder.display()
+        ),
+        Missing::Interpreter(line) => format!(
+            "the file is there, but what its first line names, `{line}`, is not, or may not be executed: {error}"
+        ),
+        Missing::Loader => format!(
+            "the file is there, but what it needs to run, such as the loader that it was built for, is not: {error}"
+        ),
+        Missing::Itself => error.to_string(),
+    };
+    format!("cannot start `{}`: {reason}", plan.program.display())
+}
+
+/// What it is that the system did not find, or may not use.
+enum Missing {
+    Folder(PathBuf),
+    Interpreter(String),
+    Loader,
+    Itself,
+}
+
+fn missing(plan: &SpawnPlan, error: &io::Error, folder: Option<&Path>) -> Missing {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    if let Some(folder) = folder {
+        return Missing::Folder(folder.to_owned());
+    }
+    if !matches!(error.kind(), NotFound | NotADirectory | PermissionDenied) {
+        return Missing::Itself;
+    }
+    if let Some(cwd) = plan.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+        return Missing::Folder(cwd.clone());
+    }
+    match first_line(&plan.program) {
+        Ok(line) if error.kind() == NotFound => line.strip_prefix("#!").map_or(Missing::Loader, |line| {
+            Missing::Interpreter(line.trim().to_owned())
+        }),
+        _ => Missing::Itself,
+    }
+}
+
+/// The beginning of a file that is a program, printable and no longer than the system reads of it.
+fn first_line(program: &Path) -> io::Result<String> {
+    const READ_BYTES: u64 = 256;
+    let mut start = Vec::new();
+    // A pipe would be waited for.
+    if !program.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    File::open(program)?.take(READ_BYTES).read_to_end(&mut start)?;
+    let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    Ok(line.chars().filter(|c| !c.is_control()).collect())
 }
 
 /// How long a child is given at each step of being stopped.

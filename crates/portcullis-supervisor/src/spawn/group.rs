@@ -29,7 +29,7 @@ use other::{Exit, Group};
 #[cfg(unix)]
 use unix::{Exit, Group};
 
-use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence};
+use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence, told};
 use crate::environment::SpawnPlan;
 
 /// Process groups: what every Unix offers without help. On other systems, the process alone.
@@ -74,12 +74,9 @@ impl GroupSpawner {
         if let Some(cwd) = &plan.cwd {
             command.current_dir(cwd);
         }
-        let mut child = command.spawn().map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("cannot start `{}`: {error}", plan.program.display()),
-            )
-        })?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| io::Error::new(error.kind(), told(plan, &error, None)))?;
         let pipes = (
             child.stdin.take(),
             child.stdout.take(),

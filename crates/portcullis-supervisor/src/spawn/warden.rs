@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence};
+use super::{ProcessHandle, SpawnedProcess, Spawner, StopSequence, told};
 use crate::environment::SpawnPlan;
 
 /// How long a keeper may take to start a server. It takes a few milliseconds.
@@ -60,11 +60,9 @@ impl WardenSpawner {
         let cannot =
             |reason: &dyn std::fmt::Display| format!("cannot start `{}`: {reason}", plan.program.display());
         let failed = |error: Error| io::Error::other(cannot(&with_source(&error)));
-        let order = self
-            .order(plan, stop)?
-            .encode()
-            .map(SecretSlice::from)
-            .map_err(failed)?;
+        let order = self.order(plan, stop)?;
+        let cwd = order.cwd.clone();
+        let order = order.encode().map(SecretSlice::from).map_err(failed)?;
         let launch = self.launch().await.map_err(failed)?;
         launch.control.set_nonblocking(true)?;
         let mut control = UnixStream::from_std(launch.control)?;
@@ -77,11 +75,11 @@ impl WardenSpawner {
             Ok(Ok(Report::Failed { step, errno })) => {
                 let error = io::Error::from_raw_os_error(errno);
                 let reason = match step {
-                    Step::Program => error.to_string(),
-                    Step::WorkingDirectory => format!("its working directory cannot be entered: {error}"),
-                    Step::Order => "the warden is of another version".to_owned(),
+                    Step::Program => told(plan, &error, None),
+                    Step::WorkingDirectory => told(plan, &error, cwd.as_deref()),
+                    Step::Order => cannot(&"the warden is of another version"),
                 };
-                return Err(io::Error::new(error.kind(), cannot(&reason)));
+                return Err(io::Error::new(error.kind(), reason));
             }
             Ok(_) => return Err(io::Error::other(cannot(&"its keeper ended before it ran"))),
             Err(_) => {
@@ -108,7 +106,16 @@ impl WardenSpawner {
         let cwd = match &plan.cwd {
             Some(cwd) => cwd.clone(),
             // The warden's own is none that anybody asked for.
-            None => std::env::current_dir()?,
+            None => std::env::current_dir().map_err(|error| {
+                let program = plan.program.display();
+                io::Error::new(
+                    error.kind(),
+                    format!(
+                        "cannot start `{program}`: the hub's own working directory, where it would run, cannot be \
+                         found: {error}; start the hub elsewhere, or give the server a `cwd`"
+                    ),
+                )
+            })?,
         };
         let variable =
             |(name, value): (&String, &secrecy::SecretString)| (name.into(), value.expose_secret().into());
