@@ -1,6 +1,5 @@
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -91,7 +90,7 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<ExitStatus, ExitStatus> 
 }
 
 fn catalog(path: &Path) -> Result<Vec<CapabilityId>, ExitStatus> {
-    let text = fs::read_to_string(path).map_err(|error| folder::unreadable(path, &error))?;
+    let text = folder::text(path)?;
     match serde_json::from_str(&text) {
         Ok(CatalogFile::Ids(ids)) => Ok(ids),
         Ok(CatalogFile::Listing { tools }) => Ok(tools.into_iter().map(|tool| tool.capability).collect()),
