@@ -13,9 +13,25 @@ use crate::{
     ExitStatus, approval::Terminal, arguments::HubArguments, host::Host, interrupt::interrupted, output,
 };
 
-/// Starts the hub that `arguments` describe.
+/// Starts the hub that `arguments` describe. A person at the terminal is asked what must be asked.
 pub(crate) async fn start(arguments: &HubArguments) -> Result<Hub, ExitStatus> {
-    match build(arguments) {
+    started_by(
+        build(arguments).map(|builder| builder.approval(Terminal)),
+        arguments,
+    )
+    .await
+}
+
+/// The same, with standard input for somebody else: a client, who would be asked, and answer, in the person's place.
+pub(crate) async fn start_for_client(arguments: &HubArguments) -> Result<Hub, ExitStatus> {
+    started_by(build(arguments), arguments).await
+}
+
+async fn started_by(
+    builder: Result<HubBuilder, HubError>,
+    arguments: &HubArguments,
+) -> Result<Hub, ExitStatus> {
+    match builder {
         Ok(builder) => started(builder.start().await, arguments),
         Err(error) => Err(failed(&error)),
     }
@@ -47,8 +63,7 @@ fn build(arguments: &HubArguments) -> Result<HubBuilder, HubError> {
     let mut builder = Hub::builder()
         .documents(read_documents(&arguments.config)?)
         .environment(Arc::new(Host::capture()))
-        .sealed(arguments.sealed)
-        .approval(Terminal);
+        .sealed(arguments.sealed);
     if let Some(folder) = &arguments.policies {
         builder = builder.policies_dir(folder);
     }

@@ -115,8 +115,12 @@ pub(crate) fn init_log() {
     #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
     let wanted = std::env::var("PORTCULLIS_LOG").unwrap_or_else(|_| "warn".to_owned());
     let wanted = without_sdk(&wanted);
-    let filter = tracing_subscriber::EnvFilter::try_new(format!("{wanted},{ALWAYS}"))
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("warn,{ALWAYS}")));
+    let filter =
+        tracing_subscriber::EnvFilter::try_new(format!("{wanted},{ALWAYS}")).unwrap_or_else(|error| {
+            let told = format!("note: PORTCULLIS_LOG is no filter, so warnings alone are logged: {error}");
+            note(&inline(&told, 400));
+            tracing_subscriber::EnvFilter::new(format!("warn,{ALWAYS}"))
+        });
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

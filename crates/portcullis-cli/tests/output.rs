@@ -79,3 +79,15 @@ fn what_the_command_line_holds_cannot_steer_the_terminal() {
         "{told:?}"
     );
 }
+
+#[test]
+fn a_log_that_cannot_be_had_as_it_is_asked_for_is_told() {
+    let output = Command::new(env!("CARGO_BIN_EXE_portcullis"))
+        .args(["policy", "explain", "mcp.a.b", "--preset", "read-only"])
+        .env("PORTCULLIS_LOG", "portcullis=loud")
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("PORTCULLIS_LOG is no filter"), "{told}");
+    assert_eq!(output.status.code(), Some(4), "{told}");
+}
