@@ -282,3 +282,45 @@ fn a_file_with_one_good_server_is_used_and_the_bad_one_named() {
         finished.stderr
     );
 }
+
+/// The warden tells which step failed; without one the supervisor's own tests look.
+#[test]
+fn a_server_whose_folder_or_interpreter_is_gone_is_not_said_to_be_missing() {
+    let folder = Folder::new();
+    let script = folder.write("moved-venv", "#!/nowhere/bin/python3\n");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let own = json!({"mcp": {"servers": [
+        {"name": "homeless", "command": "/bin/sh", "cwd": "/nowhere/to/be"},
+        {"name": "orphan", "command": script},
+    ]}});
+    folder.write("hub.json", own.to_string());
+    let told = portcullis(&folder, &["tools", "--config", "hub.json"])
+        .run()
+        .exits(6)
+        .stderr;
+    for expected in [
+        "cannot start `/bin/sh`: its working directory `/nowhere/to/be` cannot be entered: No such file",
+        "the file is there, but what its first line names, `/nowhere/bin/python3`, is not",
+    ] {
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn a_run_that_will_forget_what_it_trusted_says_so() {
+    let folder = Folder::new();
+    let well = Script::new("well").tool(Tool::new("read", Behaviour::Text("r".to_owned())));
+    configure(&folder, &[("well", well)]);
+    // A relative folder is none: it would lie wherever the program was started.
+    for home in ["", "relative"] {
+        let run = || portcullis(&folder, &["tools", "--config", "mcp.json"]).env("HOME", home);
+        let told = run().run().exits(0).stderr;
+        assert!(
+            told.contains("trusted anew in every run") && told.contains("--state"),
+            "{told}"
+        );
+        assert!(!folder.path("relative").exists());
+        let told = run().with("--state", folder.path("state")).run().exits(0).stderr;
+        assert!(!told.contains("trusted anew"), "{told}");
+    }
+}

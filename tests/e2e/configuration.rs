@@ -186,9 +186,24 @@ fn what_init_writes_is_good_as_it_is_and_is_never_overwritten() {
         .exits(0)
         .json();
     assert_eq!(checked, json!({"servers": [], "diagnostics": []}));
+    // As the workflow of docs/policies.md has it.
+    for command in [["policy", "fmt"], ["policy", "rules"]] {
+        portcullis(&folder, &command)
+            .args(["--check", "policies"])
+            .run()
+            .exits(0);
+    }
     portcullis(&folder, &["policy", "check", "policies"])
         .run()
         .exits(0);
+    let none = portcullis(&folder, &["tools", "--config", "portcullis.yaml"])
+        .run()
+        .exits(3);
+    assert!(
+        none.stderr.contains("write one under `servers`"),
+        "{}",
+        none.stderr
+    );
 
     // With a server in it, the policies beside it decide: what no rule speaks of asks, and nobody is there to ask.
     let text = std::fs::read_to_string(folder.path("portcullis.yaml")).unwrap();
@@ -212,5 +227,25 @@ fn what_init_writes_is_good_as_it_is_and_is_never_overwritten() {
         std::fs::read_to_string(folder.path("portcullis.yaml")).unwrap(),
         edited
     );
-    portcullis(&folder, &["init", "nowhere"]).run().exits(1);
+    let nowhere = portcullis(&folder, &["init", "nowhere"]).run().exits(1);
+    assert!(
+        nowhere.stderr.contains("No such file or directory"),
+        "{}",
+        nowhere.stderr
+    );
+
+    // What it says next is true from where it was started.
+    folder.write("inner/keep", "");
+    let inner = portcullis(&folder, &["init", "inner"]).run().exits(0);
+    assert!(
+        inner.stderr.contains("`portcullis check inner/portcullis.yaml`"),
+        "{}",
+        inner.stderr
+    );
+    folder.write("other/keep", "");
+    let printed = portcullis(&folder, &["init", "other", "--format", "json"])
+        .run()
+        .exits(0)
+        .json();
+    assert_eq!(printed["written"][3], "other/portcullis.yaml", "{printed}");
 }

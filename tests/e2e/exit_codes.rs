@@ -50,6 +50,23 @@ fn done_is_0() {
 fn failed_is_1() {
     let blobs = ["call", "mcp.any.good", "--blobs", "not-a-folder"];
     check(&[blobs.as_slice(), &HUB].concat(), 1, "blob store");
+    // What the system says is told, and what cannot be looked at is not said to be missing.
+    let nowhere = ["call", "mcp.any.good", "--blobs", "/proc/nowhere/blobs"];
+    check(
+        &[nowhere.as_slice(), &HUB].concat(),
+        1,
+        "No such file or directory (os error 2)",
+    );
+    check(
+        &["pins", "list", "--state", "not-a-folder/state"],
+        1,
+        "Not a directory",
+    );
+    check(
+        &["blobs", "ls", "--blobs", "not-a-folder/blobs"],
+        2,
+        "it is not a folder",
+    );
 }
 
 #[test]

@@ -131,6 +131,25 @@ fn a_refused_call_is_an_error_that_says_why() {
     client.leave().exits(0);
 }
 
+/// Whoever is at the other end of standard input is the client, and may be the agent itself: it is asked nothing, and
+/// no line of its own is an answer. Some clients give their servers a terminal.
+#[test]
+fn a_client_at_a_terminal_is_no_person() {
+    let folder = Folder::new();
+    let (client, aliases) = connect(&folder);
+    client.leave().exits(0);
+    let hub = ["--config", "mcp.json", "--policies", "policies"];
+    let serve = portcullis(&folder, &["serve", "--stdio"]).args(hub);
+    let mut client = Client::connect_at_terminal(serve);
+    let reply = result(&client.call(&aliases["mcp.other.ask"], "{}"));
+    assert_eq!(
+        reply["_meta"]["portcullis/error"]["code"], "needs-approval",
+        "{reply}"
+    );
+    let told = client.hang_up().exits(0).stderr;
+    assert!(!told.contains("Let it run?"), "{told}");
+}
+
 #[test]
 fn what_nobody_offers_is_an_error_of_the_protocol() {
     let folder = Folder::new();

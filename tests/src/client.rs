@@ -16,8 +16,19 @@ impl Client {
     /// lifecycle).
     #[track_caller]
     pub fn connect(program: Program) -> Self {
+        Self::greet(program.start())
+    }
+
+    /// As [`connect`](Self::connect), with the program's standard input and error at a terminal.
+    #[track_caller]
+    pub fn connect_at_terminal(program: Program) -> Self {
+        Self::greet(program.start_at_terminal())
+    }
+
+    #[track_caller]
+    fn greet(running: Running) -> Self {
         let mut client = Self {
-            running: program.start(),
+            running,
             last_id: 0,
             notifications: Vec::new(),
         };
@@ -78,6 +89,13 @@ impl Client {
     /// Leaves, and waits for the program's end.
     #[track_caller]
     pub fn leave(self) -> Finished {
+        self.running.finish()
+    }
+
+    /// Leaves by what ends an input that is typed, and waits for the program's end.
+    #[track_caller]
+    pub fn hang_up(mut self) -> Finished {
+        self.running.write_line("\u{4}");
         self.running.finish()
     }
 }

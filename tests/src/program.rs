@@ -2,7 +2,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
-    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
 };
@@ -31,12 +31,21 @@ pub struct Finished {
 #[derive(Debug)]
 pub struct Running {
     pid: Pid,
-    stdin: Option<ChildStdin>,
+    stdin: Option<Input>,
     lines: Receiver<String>,
     errors: Receiver<String>,
     /// What was read of standard error.
     told: String,
     ended: Receiver<ExitStatus>,
+}
+
+/// Where a test writes what the program reads.
+pub(crate) struct Input(pub(crate) Box<dyn Write + Send>);
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Input")
+    }
 }
 
 impl Program {
@@ -115,7 +124,10 @@ impl Program {
 
     fn spawn(mut self) -> Running {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running::watch(self.command.spawn().expect("the program can be started"))
+        let mut child = self.command.spawn().expect("the program can be started");
+        let stdin = child.stdin.take().map(|stdin| Input(Box::new(stdin)));
+        let stderr = child.stderr.take().unwrap();
+        Running::watch(child, stdin, stderr)
     }
 }
 
@@ -151,10 +163,9 @@ impl Finished {
 }
 
 impl Running {
-    fn watch(mut child: Child) -> Self {
+    pub(crate) fn watch(mut child: Child, stdin: Option<Input>, stderr: impl Read + Send + 'static) -> Self {
         let pid = Pid::from_child(&child);
-        let stdin = child.stdin.take();
-        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let stdout = child.stdout.take().unwrap();
         let (line, lines) = channel();
         thread::spawn(move || {
             for text in BufReader::new(stdout).lines() {
@@ -191,7 +202,7 @@ impl Running {
     }
 
     pub fn write_line(&mut self, line: &str) {
-        let stdin = self.stdin.as_mut().expect("standard input is open");
+        let Input(stdin) = self.stdin.as_mut().expect("standard input is open");
         stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
         stdin.flush().unwrap();
     }

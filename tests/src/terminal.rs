@@ -13,7 +13,10 @@ use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 
-use crate::{DEADLINE, Finished, Program};
+use crate::{
+    DEADLINE, Finished, Program,
+    program::{Input, Running},
+};
 
 impl Program {
     /// Runs it with a person at a terminal: standard input and error are a pseudo-terminal. For each pair, once the
@@ -79,6 +82,23 @@ impl Program {
             stdout,
             stderr: String::from_utf8_lossy(&seen).into_owned(),
         }
+    }
+}
+
+impl Program {
+    /// Starts it with its standard input and error at a terminal, which this test holds. Its end is typed: `\u{4}`.
+    pub fn start_at_terminal(self) -> Running {
+        let (keyboard, line) = pair();
+        let screen = keyboard.try_clone().unwrap();
+        let mut command = self.into_command();
+        command
+            .stdin(line.try_clone().unwrap())
+            .stderr(line)
+            .stdout(Stdio::piped());
+        let child = command.spawn().expect("the program can be started");
+        // The command holds the terminal's other end, so its end would never come.
+        drop(command);
+        Running::watch(child, Some(Input(Box::new(keyboard))), screen)
     }
 }
 

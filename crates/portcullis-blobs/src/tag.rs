@@ -47,9 +47,14 @@ impl TagName {
     ///
     /// # Errors
     ///
-    /// [`BlobError::BadTagName`] where `id` holds what a name may not.
+    /// [`BlobError::BadTagName`] where `id` holds what a name may not, or nothing: whatever has no id would share one
+    /// name, and be let go together.
     pub fn session(id: &str) -> Result<Self, BlobError> {
-        format!("session:{id}").parse()
+        let name = format!("session:{id}");
+        if id.is_empty() {
+            return Err(BlobError::BadTagName(name));
+        }
+        name.parse()
     }
 
     /// The name as text.
@@ -97,5 +102,6 @@ mod tests {
         }
         assert_eq!(TagName::session("7").unwrap().to_string(), "session:7");
         assert!(TagName::session("../7").is_err());
+        assert!(TagName::session("").is_err());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) enum Command {
     /// Write a commented starting configuration and a folder of policies
     Init(InitArguments),
     /// List the servers and their tools, with what the policies say of each
-    Tools(HubArguments),
+    Tools(ToolsArguments),
     /// Call one tool
     Call(CallArguments),
     /// Check, explain, format, compile and seal policies
@@ -100,6 +100,12 @@ pub(crate) struct HubArguments {
     /// Ask about tools that were never seen before, instead of trusting them as they are
     #[arg(long)]
     pub(crate) ask_new_tools: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArguments {
+    #[command(flatten)]
+    pub(crate) hub: HubArguments,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
@@ -114,6 +120,9 @@ pub(crate) struct CallArguments {
     pub(crate) arguments: String,
     #[command(flatten)]
     pub(crate) hub: HubArguments,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]

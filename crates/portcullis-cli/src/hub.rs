@@ -1,6 +1,11 @@
 //! From a command line to a running hub.
 
-use std::{ffi::OsString, path::PathBuf, sync::Arc};
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use portcullis::{FirstSight, Hub, HubBuilder, HubError, read_documents};
 
@@ -8,9 +13,25 @@ use crate::{
     ExitStatus, approval::Terminal, arguments::HubArguments, host::Host, interrupt::interrupted, output,
 };
 
-/// Starts the hub that `arguments` describe.
+/// Starts the hub that `arguments` describe. A person at the terminal is asked what must be asked.
 pub(crate) async fn start(arguments: &HubArguments) -> Result<Hub, ExitStatus> {
-    match build(arguments) {
+    started_by(
+        build(arguments).map(|builder| builder.approval(Terminal)),
+        arguments,
+    )
+    .await
+}
+
+/// The same, with standard input for somebody else: a client, who would be asked, and answer, in the person's place.
+pub(crate) async fn start_for_client(arguments: &HubArguments) -> Result<Hub, ExitStatus> {
+    started_by(build(arguments), arguments).await
+}
+
+async fn started_by(
+    builder: Result<HubBuilder, HubError>,
+    arguments: &HubArguments,
+) -> Result<Hub, ExitStatus> {
+    match builder {
         Ok(builder) => started(builder.start().await, arguments),
         Err(error) => Err(failed(&error)),
     }
@@ -42,8 +63,7 @@ fn build(arguments: &HubArguments) -> Result<HubBuilder, HubError> {
     let mut builder = Hub::builder()
         .documents(read_documents(&arguments.config)?)
         .environment(Arc::new(Host::capture()))
-        .sealed(arguments.sealed)
-        .approval(Terminal);
+        .sealed(arguments.sealed);
     if let Some(folder) = &arguments.policies {
         builder = builder.policies_dir(folder);
     }
@@ -76,6 +96,12 @@ fn started(hub: Result<Hub, HubError>, arguments: &HubArguments) -> Result<Hub, 
     for diagnostic in hub.diagnostics() {
         output::note(&diagnostic.to_string());
     }
+    if arguments.state.is_none() && default_state().is_none() {
+        output::note(
+            "note: neither XDG_DATA_HOME nor HOME names a folder, so each tool is trusted anew in every run; name a \
+             folder for what was trusted with --state",
+        );
+    }
     if arguments.policies.is_none()
         && arguments.preset.is_none()
         && hub.router().policies().policies().is_empty()
@@ -90,7 +116,8 @@ fn started(hub: Result<Hub, HubError>, arguments: &HubArguments) -> Result<Hub, 
 
 fn failed(error: &HubError) -> ExitStatus {
     output::error(&match error {
-        HubError::State(cause) => output::safe(&output::chain(cause)),
+        HubError::State(cause) => output::chain(cause),
+        HubError::Blobs(cause) => format!("the blob store cannot be opened: {}", output::chain(cause)),
         other => other.to_string(),
     });
     error.into()
@@ -101,12 +128,21 @@ pub(crate) fn default_blobs() -> Option<PathBuf> {
     Some(default_state()?.join("blobs"))
 }
 
+/// Whether there is nothing of this name. What cannot be told is none of that.
+pub(crate) fn is_missing(path: &Path) -> bool {
+    path.symlink_metadata()
+        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// `$XDG_DATA_HOME/portcullis`, by the XDG base directory specification.
 pub(crate) fn default_state() -> Option<PathBuf> {
-    let data = variable("XDG_DATA_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/share")))?;
+    // By that specification a relative path is none; what `HOME` says would lie wherever the program was started.
+    let absolute = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))?;
     Some(data.join("portcullis"))
 }
 

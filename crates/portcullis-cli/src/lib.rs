@@ -44,8 +44,13 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
             } else {
                 ExitStatus::Done
             };
-            let _ = error.print();
-            return status.into();
+            return match output::refusal(&error) {
+                Ok(()) => status,
+                Err(_) if status != ExitStatus::Done => status,
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => status,
+                Err(_) => ExitStatus::Failed,
+            }
+            .into();
         }
     };
     output::init_log();
@@ -77,7 +82,7 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
     });
     // A read from a terminal cannot be called off: do not wait for it.
     runtime.shutdown_background();
-    status.into()
+    output::end(status).into()
 }
 
 #[cfg(test)]

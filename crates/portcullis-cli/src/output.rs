@@ -1,43 +1,79 @@
 //! Printing: results on standard output, everything else on standard error.
 
-use std::io::{IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::OnceLock,
+};
 
 use portcullis::is_hidden;
 use serde::Serialize;
 
-/// Prints a line of a result.
+use crate::ExitStatus;
+
+/// Why a part of the result is not where it was to go.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Prints a line of a result. What cannot be printed is told at the [`end`].
 pub(crate) fn line(text: &str) {
+    if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
+        lost(error);
+    }
+}
+
+fn lost(error: io::Error) {
     // A reader that has seen enough, as in `… | head`, closes the pipe: that is no failure of ours.
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        let _ = LOST.set(error);
+    }
+}
+
+/// How the program ends that has come to `status`: what nobody gets to read is not done.
+pub(crate) fn end(status: ExitStatus) -> ExitStatus {
+    if let Err(error) = io::stdout().lock().flush() {
+        lost(error);
+    }
+    let Some(why) = LOST.get() else {
+        return status;
+    };
+    error(&format!(
+        "standard output cannot be written, so the result is not whole: {why}"
+    ));
+    match status {
+        ExitStatus::Done => ExitStatus::Failed,
+        other => other,
+    }
 }
 
 /// Prints data as one line of JSON.
 pub(crate) fn json(data: &impl Serialize) {
     match serde_json::to_string(data) {
-        Ok(text) => line(&safe_json(&text)),
+        Ok(text) => line(&escaped(&text)),
         Err(failure) => error(&format!("the result cannot be printed as JSON: {failure}")),
     }
 }
 
-/// The same JSON, safe for a terminal as [`safe`] text is: what it escapes stands in strings alone, where an escape says
-/// the same.
-fn safe_json(json: &str) -> String {
-    let mut safe = String::with_capacity(json.len());
+/// The same JSON on one line, without a character that could steer a terminal. In strings each can be written by its
+/// number; outside of them there is none but white space, and in them that does not stand as it is.
+fn escaped(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        if is_unsafe(c) && !matches!(c, '\n' | '\r' | '\t') {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                safe.push_str(&format!("\\u{unit:04x}"));
+        if matches!(c, '\t' | '\n' | '\r') {
+            escaped.push(' ');
+        } else if is_unsafe(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
             }
         } else {
-            safe.push(c);
+            escaped.push(c);
         }
     }
-    safe
+    escaped
 }
 
 /// Says something beside the result.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Says what went wrong. Names of files and texts of others stand in it, so it is made safe.
@@ -45,9 +81,21 @@ pub(crate) fn error(text: &str) {
     note(&format!("error: {}", safe(text)));
 }
 
+/// Prints what the reader of the command line has to say. What was given there may come from elsewhere.
+pub(crate) fn refusal(error: &clap::Error) -> io::Result<()> {
+    let plain = error.to_string();
+    let shown = safe(&plain);
+    if shown == plain {
+        return error.print();
+    }
+    note(shown.trim_end());
+    Ok(())
+}
+
 /// Shows how far some work is, in the place of what was shown before.
 pub(crate) fn status(text: &str) {
-    eprint!("\r\u{1b}[K{text}");
+    // A terminal that is gone is told nothing more.
+    let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
 }
 
 /// An error with what caused it.
@@ -68,12 +116,16 @@ pub(crate) fn init_log() {
     #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
     let wanted = std::env::var("PORTCULLIS_LOG").unwrap_or_else(|_| "warn".to_owned());
     let wanted = without_sdk(&wanted);
-    let filter = tracing_subscriber::EnvFilter::try_new(format!("{wanted},{ALWAYS}"))
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("warn,{ALWAYS}")));
+    let filter =
+        tracing_subscriber::EnvFilter::try_new(format!("{wanted},{ALWAYS}")).unwrap_or_else(|error| {
+            let told = format!("note: PORTCULLIS_LOG is no filter, so warnings alone are logged: {error}");
+            note(&inline(&told, 400));
+            tracing_subscriber::EnvFilter::new(format!("warn,{ALWAYS}"))
+        });
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .without_time()
         .try_init();
 }
@@ -145,15 +197,16 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same_and_cannot_steer_the_terminal_either() {
-        let json = "{\"k\u{202e}\":[\"\u{9b}2J\u{7f}\u{e0041}é🏰\\n\"]\t}";
-        let safe = safe_json(json);
-        assert_eq!(
-            safe,
-            "{\"k\\u202e\":[\"\\u009b2J\\u007f\\udb40\\udc41é🏰\\n\"]\t}"
+    fn json_that_steers_no_terminal_is_the_same_json() {
+        let hostile = "a\u{7f}\u{9b}31m\u{202e}\u{e0041}\n größe 🏰";
+        let text = escaped(&serde_json::to_string(&[hostile]).unwrap());
+        assert!(!text.contains(is_unsafe), "{text:?}");
+        assert!(
+            text.contains("größe 🏰") && text.contains(r"\udb40\udc41"),
+            "{text}"
         );
-        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-        assert_eq!(read(&safe), read(json));
+        assert_eq!(serde_json::from_str::<[String; 1]>(&text).unwrap(), [hostile]);
+        assert_eq!(escaped("{\n\t\"a\":\r\n\"\\n\"}"), r#"{  "a":  "\n"}"#);
     }
 
     #[test]

@@ -156,6 +156,8 @@ impl fmt::Display for Diagnostic {
             help,
             ..
         } = self;
+        // Whoever gave the file its name may not be who looks at it.
+        let file = crate::source::printable(file.clone());
         write!(
             f,
             "{file}:{line}:{column}: {severity}[{code}]: {message}\n  help: {help}"
@@ -231,6 +233,15 @@ mod tests {
             diagnostic.to_string(),
             "a.json:3:5: error[no-transport]: no way in\n  help: add one"
         );
+        let hostile = Diagnostic {
+            file: "a\u{1b}[2J\n\u{202e}.json".to_owned(),
+            ..diagnostic.clone()
+        };
+        let document = crate::Document::new(hostile.file.clone(), "{}");
+        let excerpts = crate::Excerpts::new(&document, &crate::Options::default());
+        for printed in [hostile.to_string(), excerpts.render(&hostile, false)] {
+            assert!(printed.contains(r"a\u{1b}[2J\n\u{202e}.json:3:5"), "{printed:?}");
+        }
         let json = serde_json::to_value(&diagnostic).unwrap();
         assert_eq!(json["code"], "no-transport");
         assert_eq!(json["severity"], "error");

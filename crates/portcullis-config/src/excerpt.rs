@@ -117,7 +117,8 @@ impl Excerpts {
         let margin = " ".repeat(number.len());
         let bar = paint("34", "|");
         let mut text = format!("{head}: {}\n", diagnostic.message);
-        let (file, line, column) = (&diagnostic.file, diagnostic.line, diagnostic.column);
+        let file = crate::source::printable(diagnostic.file.clone());
+        let (line, column) = (diagnostic.line, diagnostic.column);
         let _ = writeln!(text, "{margin}{} {file}:{line}:{column}", paint("34", "-->"));
         if let Some((excerpt, from, length)) = self.excerpt(diagnostic) {
             let under = paint(kind, &"^".repeat(length.max(1)));

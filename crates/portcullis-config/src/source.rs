@@ -458,7 +458,7 @@ fn push_visible(c: char, text: &mut String) {
 }
 
 /// The text with what could do something to a terminal escaped.
-fn printable(text: String) -> String {
+pub(crate) fn printable(text: String) -> String {
     if !text.contains(|c: char| c.is_control() || is_hidden(c)) {
         return text;
     }

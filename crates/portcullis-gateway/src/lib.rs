@@ -30,11 +30,25 @@ use crate::{service::Gateway, transport::GatewayTransport};
 #[derive(Debug, Error)]
 pub enum GatewayError {
     /// The client did not shake hands.
-    #[error("the client did not complete the handshake: {0}")]
+    #[error("the client did not complete the handshake: {}", told(.0))]
     Handshake(Box<ServerInitializeError>),
     /// The task that serves failed.
     #[error("serving failed: {0}")]
     Task(String),
+}
+
+/// What went wrong, without what the client sent.
+fn told(error: &ServerInitializeError) -> String {
+    match error {
+        ServerInitializeError::ExpectedInitializeRequest(_) => {
+            "its first message is neither `initialize` nor a request of a revision that needs none".to_owned()
+        }
+        ServerInitializeError::UnexpectedInitializeResponse(_) => {
+            "its `initialize` cannot be answered".to_owned()
+        }
+        ServerInitializeError::InitializeFailed(error) => error.message.to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// Serves `router` to the client at the other end of `input` and `output` until it closes `input`.

@@ -17,6 +17,9 @@ use crate::{reply, transport::RawArguments};
 /// How long the first listing waits for servers that are still coming up.
 const LIST_WAIT: Duration = Duration::from_secs(1);
 
+/// The methods that are answered, by this or by the SDK.
+const KNOWN: [&str; 4] = ["tools/call", "tools/list", "ping", "subscriptions/listen"];
+
 /// The server side of the hub. What concerns tools passes as raw JSON; the rest of the protocol is the SDK's.
 pub(crate) struct Gateway {
     router: Arc<Router>,
@@ -121,6 +124,14 @@ impl Service<RoleServer> for Gateway {
         match request {
             ClientRequest::ListToolsRequest(request) => self.list(request, modern).await,
             ClientRequest::CallToolRequest(request) => self.call(request, context, modern).await,
+            // To the SDK a request whose parameters it cannot read is one of a method that it does not know.
+            ClientRequest::CustomRequest(request) if KNOWN.contains(&request.method.as_str()) => {
+                let method = request.method;
+                Err(ErrorData::invalid_params(
+                    format!("the parameters of `{method}` are not as the protocol has them"),
+                    None,
+                ))
+            }
             other => Service::<RoleServer>::handle_request(&self.protocol, other, context).await,
         }
     }

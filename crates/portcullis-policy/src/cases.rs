@@ -1,6 +1,7 @@
 //! Decision tables: what is expected of policies, as a file that reviewers read and CI runs.
 
 mod coverage;
+mod depth;
 mod fields;
 mod suite;
 
@@ -186,6 +187,10 @@ mod tests {
     fn a_table_that_cannot_be_read_fails() {
         check("", "t.yaml:1: the table is empty");
         check("a: 1\na: 2", "t.yaml:2: duplicated key");
+        check(
+            &format!("preset: ask-by-default\ncases:\n{}", "- ".repeat(100_000)),
+            "t.yaml:3: lists and objects stand more than 64 deep in each other",
+        );
         check("preset: ask\ncases: []", "t.yaml:1: there is no preset `ask`");
         check(
             "cases: []",

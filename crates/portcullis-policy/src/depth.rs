@@ -1,6 +1,6 @@
 //! How deep the conditions of a policy stand in each other. Cedar's parser, its validator and whatever else walks them
 //! call themselves for each level: the validator takes what is too deep for its stack for valid, and others end the
-//! process.
+//! process. So a text is looked through before it is parsed, and what was parsed before it is used.
 
 use std::thread;
 
@@ -15,8 +15,75 @@ const MAX_DEPTH: usize = 100;
 /// Room for the parser, which knows no such limit: 2 MiB hold some hundred levels.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Runs `work` on `file` (all of them where it is empty) where its stack is large enough for any file that can be parsed
-/// at all. What is not done to its end is an error.
+/// The most brackets that stand in each other in a text. Without optimisation one of them takes the parser up to 60 KiB
+/// of its stack.
+const MAX_BRACKETS: usize = 2_048;
+
+/// The most operators of one policy. Each may be one more level of its tree, without any bracket; such a level takes up to
+/// 5 KiB.
+const MAX_OPERATORS: usize = 20_000;
+
+/// What a text may hold so that it can be parsed within [`STACK_BYTES`], and where it holds more: the line, and what is
+/// wrong. It is no parser: whatever it misreads, such as a field with the name `if`, it counts rather than leaves out.
+pub(crate) fn check_text(text: &str) -> Result<(), (usize, PolicyProblem)> {
+    let mut open = Vec::new();
+    let (mut line, mut operators) = (1, 0);
+    let mut bytes = text.bytes().peekable();
+    let mut before = b' ';
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\n' => line += 1,
+            b'"' => line += skip_string(&mut bytes),
+            b'/' if bytes.peek() == Some(&b'/') => {
+                // The parser ends a comment at a carriage return as well.
+                while bytes.next_if(|next| !matches!(next, b'\n' | b'\r')).is_some() {}
+            }
+            b'(' | b'[' | b'{' => {
+                open.push(byte);
+                operators += 1;
+            }
+            // One that closes nothing is wrong, and what it stands in is as deep as before.
+            b')' => _ = open.pop_if(|last| *last == b'('),
+            b']' => _ = open.pop_if(|last| *last == b'['),
+            b'}' => _ = open.pop_if(|last| *last == b'{'),
+            b';' if open.is_empty() => operators = 0,
+            // Two comparisons never stand in a row, so they add no more than a level to what is counted.
+            b'.' | b'+' | b'-' | b'*' | b'/' | b'%' | b'!' => operators += 1,
+            b'|' | b'&' => operators += usize::from(bytes.next_if_eq(&byte).is_some()),
+            b'i' if !is_of_word(before) => operators += usize::from(bytes.next_if_eq(&b'f').is_some()),
+            _ => {}
+        }
+        before = byte;
+        if open.len() > MAX_BRACKETS {
+            return Err((line, PolicyProblem::TooDeep(MAX_BRACKETS)));
+        }
+        if operators > MAX_OPERATORS {
+            return Err((line, PolicyProblem::TooLong(MAX_OPERATORS)));
+        }
+    }
+    Ok(())
+}
+
+/// Goes behind a string whose first quote was read; gives the lines that end in it.
+fn skip_string(bytes: &mut impl Iterator<Item = u8>) -> usize {
+    let mut lines = 0;
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => break,
+            b'\\' => lines += usize::from(bytes.next() == Some(b'\n')),
+            b'\n' => lines += 1,
+            _ => {}
+        }
+    }
+    lines
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte == b'_' || byte.is_ascii_alphabetic()
+}
+
+/// Runs `work` on `file` (all of them where it is empty) where its stack is large enough for any file that
+/// [`check_text`] lets pass. What is not done to its end is an error.
 pub(crate) fn with_room<T: Send>(
     file: &str,
     work: impl FnOnce() -> Result<T, PolicyErrors> + Send,
@@ -57,6 +124,14 @@ fn is_too_deep(policy: &Policy) -> bool {
         children(expr, |child| found.push((child, depth + 1)));
     }
     false
+}
+
+/// Refuses so many conditions in a row, each of which stands deeper than the one before, ahead of making a tree of them.
+pub(crate) fn check_row(conditions: usize) -> Result<(), PolicyProblem> {
+    match conditions > MAX_DEPTH {
+        true => Err(PolicyProblem::TooDeep(MAX_DEPTH)),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a policy whose conditions stand too deep in each other.
@@ -216,9 +291,103 @@ mod tests {
         };
         assert_eq!(problem("a.rules", &rule(20)), None);
         compile_rules(&file(20)).unwrap();
-        assert!(problem("a.rules", &rule(2_000)).is_some_and(|told| told.contains("a.rules:1: ")));
+        for many in [101, 2_000, 200_000] {
+            let told = problem("a.rules", &rule(many)).unwrap_or_default();
+            assert!(
+                told.contains("a.rules:1: conditions stand more than 100 deep"),
+                "{told}"
+            );
+        }
         let error = compile_rules(&file(2_000)).unwrap_err().to_string();
         assert!(error.contains("a.rules:1: "), "{error}");
+    }
+
+    /// At the limit and beyond it, in each of the ways in which a level may be written. Without the limit each of the
+    /// second ends the process.
+    #[test]
+    fn a_text_that_the_parser_has_no_room_for_is_not_parsed() {
+        const LONG: &str = "more than 20000 operators";
+        // One bracket is that of the condition.
+        let most = super::MAX_BRACKETS - 1;
+        let mut nested = vec![
+            ("(", ")"),
+            ("[", "]"),
+            ("{a: ", "}"),
+            ("ip(", ")"),
+            ("resource.contains(", ")"),
+        ];
+        nested.extend([
+            ("if (", ") then true else true"),
+            ("[if true then ", " else 1]"),
+            ("(!!!!(", "))"),
+        ]);
+        for (open, close) in nested {
+            let brackets = if open.ends_with("!(") { 2 } else { 1 };
+            let levels = |count: usize| {
+                let count = count / brackets;
+                format!("{}true{}", open.repeat(count), close.repeat(count))
+            };
+            let told = problem("a.cedar", &cedar(&levels(most)));
+            assert!(
+                !told.is_some_and(|told| told.contains("2048") || told.contains(LONG)),
+                "{open}"
+            );
+            for beyond in [most + brackets, 5_000, 1_000_000 / (open.len() + close.len())] {
+                check(
+                    &levels(beyond),
+                    Some("a.cedar:1: conditions stand more than 2048 deep"),
+                );
+            }
+        }
+        // What stands before a row, one link of it with its operators, what stands behind, and once more for each link.
+        let chains = [
+            ("", "if true then true else ", 1, "true", ""),
+            ("", "if true then ", 1, "true", " else true"),
+            ("", "resource.readOnly || ", 2, "true", ""),
+            ("", "resource.readOnly && ", 2, "true", ""),
+            ("", "1 + ", 1, "1 == 1", ""),
+            ("", "1 * ", 1, "1 == 1", ""),
+            ("resource", ".a", 1, " == 1", ""),
+            ("resource", "[\"a\"]", 1, " == 1", ""),
+            ("resource", ".a()", 2, " == 1", ""),
+        ];
+        for (head, link, operators, end, again) in chains {
+            let chain = |count: usize| format!("{head}{}{end}{}", link.repeat(count), again.repeat(count));
+            // As many as leave room for the brackets around them, and for those of the policy.
+            let few = (super::MAX_OPERATORS - super::MAX_BRACKETS - 10) / operators;
+            let inner = format!("{}{}{}", "(".repeat(most - 10), chain(few), ")".repeat(most - 10));
+            let told = problem("a.cedar", &cedar(&inner));
+            assert!(!told.is_some_and(|told| told.contains(LONG)), "{link}");
+            for beyond in [super::MAX_OPERATORS, 4_000_000 / (link.len() + again.len())] {
+                check(&chain(beyond), Some(LONG));
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_code_is_counted_and_in_its_own_policy() {
+        let check = |text: &str, told: Option<(usize, &str)>| {
+            let found = super::check_text(text).map_err(|(line, problem)| (line, problem.to_string()));
+            match (found, told) {
+                (Ok(()), None) => {}
+                (Err((line, problem)), Some((at, told))) => {
+                    assert!(line == at && problem.contains(told), "{line}: {problem}");
+                }
+                (found, _) => panic!("{found:?} of {}", text.chars().take(40).collect::<String>()),
+            }
+        };
+        let many = "(".repeat(3_000);
+        check(&format!("// {many}\n\"{many}\\\"{many}\n\""), None);
+        check(&format!("// \r{many}"), Some((1, "deep")));
+        check(&format!("\"a\n\\\n\"\n\"\"{many}"), Some((4, "deep")));
+        // What closes nothing does not make room.
+        check(&"(]".repeat(3_000), Some((1, "deep")));
+        check(&"()".repeat(3_000), None);
+        let half = "a || ".repeat(12_000);
+        check(&format!("{half};\n{half}"), None);
+        check(&format!("{half}\n{half}"), Some((2, "operators")));
+        check(&format!("{half}(;\n){half}"), Some((2, "operators")));
+        check(&"notif elseif ".repeat(30_000), None);
     }
 
     /// Neither is a fault of the policies, and both leave them unused.

@@ -168,6 +168,9 @@ pub enum PolicyProblem {
     /// Conditions stand deeper in each other than this.
     #[error("conditions stand more than {0} deep in each other")]
     TooDeep(usize),
+    /// One policy has more operators than this.
+    #[error("one policy has more than {0} operators")]
+    TooLong(usize),
     /// Reading policies takes a thread with a large stack, and the system gives none.
     #[error("no thread with 256 MiB of stack can be had to read the policies: {0}")]
     NoThread(String),
@@ -229,6 +232,7 @@ impl PolicyProblem {
             }
             Self::Preset(_) => "use `deny-by-default`, `ask-by-default` or `read-only`",
             Self::TooDeep(_) => "write several policies, or `[…].contains(…)` in place of a row of `||`",
+            Self::TooLong(_) => "write several policies in its place",
             Self::NoThread(_) => {
                 "allow this process one thread and 256 MiB of address space more (`ulimit -u`, `ulimit -v`, the limits of \
                  its container), then load them again"

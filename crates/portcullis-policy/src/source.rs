@@ -58,6 +58,10 @@ pub(crate) fn check_text(file: &PolicyFile, errors: &mut Vec<PolicyError>) {
 
 /// The policies of a Cedar file, each under its `@id`; all that is wrong goes to `errors`.
 pub(crate) fn load_cedar(file: &PolicyFile, errors: &mut Vec<PolicyError>) -> Vec<LoadedPolicy> {
+    if let Err((line, problem)) = depth::check_text(&file.text) {
+        errors.push(PolicyError::new(&file.name, line, problem));
+        return Vec::new();
+    }
     let set: PolicySet = match file.text.parse() {
         Ok(set) => set,
         Err(wrong) => {

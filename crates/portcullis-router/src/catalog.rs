@@ -164,10 +164,15 @@ impl Catalog {
         pid: Option<u32>,
     ) {
         if let Some(status) = self.servers.get_mut(server) {
+            // One that is tried again has failed, and whoever looks now wants to know at what.
+            let failed = matches!(status.state, "backing_off" | "parked");
+            status.reason = match state {
+                "connecting" if failed => format!("{reason}, after: {}", status.reason),
+                _ => reason,
+            };
             status.state = state;
             // Before its first attempt a server is idle.
             status.settled |= !matches!(state, "idle" | "connecting");
-            status.reason = reason;
             status.pid = pid;
         }
     }
@@ -267,5 +272,39 @@ impl Catalog {
         self.aliases = aliases;
         self.reports.retain(|report| !report.starts_with("alias `"));
         self.reports.extend(clashes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_tried_again_still_says_what_it_failed_at() {
+        let server: ServerId = "s".parse().unwrap();
+        let status = ServerStatus {
+            state: "connecting",
+            reason: "starting".to_owned(),
+            pid: None,
+            tools: 0,
+            version: 0,
+            settled: false,
+        };
+        let mut catalog = Catalog {
+            servers: BTreeMap::from([(server.clone(), status)]),
+            ..Catalog::default()
+        };
+        let mut check = |state, reason: &str, told: &str| {
+            catalog.set_state(&server, state, reason.to_owned(), None);
+            assert_eq!(catalog.servers()[&server].reason, told);
+        };
+        check("connecting", "the hub started", "the hub started");
+        for failure in ["no such file", "no such folder"] {
+            check("backing_off", failure, failure);
+            let again = format!("the back-off is over, after: {failure}");
+            check("connecting", "the back-off is over", &again);
+        }
+        check("ready", "the connection stands", "the connection stands");
+        check("connecting", "its tools changed", "its tools changed");
     }
 }

@@ -83,6 +83,12 @@ pub enum StateError {
         /// What is wrong.
         why: String,
     },
+    /// There is no room for it. What was to be written is not.
+    #[error("the disk that holds the state in `{path}` is full: free some space")]
+    Full {
+        /// Which file.
+        path: PathBuf,
+    },
     /// The database says no, for another reason.
     #[error("the state in `{path}` cannot be read or written")]
     Database {

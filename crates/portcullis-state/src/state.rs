@@ -135,6 +135,7 @@ fn told(path: &Path, error: rusqlite::Error) -> StateError {
     let code = error.sqlite_error_code();
     match code {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StateError::Busy { path },
+        Some(ErrorCode::DiskFull) => StateError::Full { path },
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StateError::Damaged {
             path,
             why: error.to_string(),

@@ -7,7 +7,14 @@ mod group;
 #[cfg(target_os = "linux")]
 mod warden;
 
-use std::{fmt, io, path::Path, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use tokio::{
@@ -55,12 +62,36 @@ fn not_entered(cwd: &Path, error: &io::Error) -> String {
 /// What a spawner says of a program that it cannot execute. The operating system has one error for a program that is
 /// missing and for one whose interpreter is.
 fn not_executed(program: &Path, error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::NotFound && program.exists() {
-        return format!(
-            "it is there, and what would run it is not, the program of its `#!` line or its loader: {error}"
-        );
+    if error.kind() != io::ErrorKind::NotFound {
+        return error.to_string();
     }
-    error.to_string()
+    match first_line(program) {
+        Ok(line) => match line.strip_prefix("#!") {
+            Some(named) => format!(
+                "the file is there, but what its first line names, `{}`, is not: {error}",
+                named.trim()
+            ),
+            None => format!(
+                "the file is there, but what it needs to run, such as the loader that it was built for, is not: \
+                 {error}"
+            ),
+        },
+        Err(_) => error.to_string(),
+    }
+}
+
+/// The beginning of a file that is a program, printable and no longer than the system reads of it.
+fn first_line(program: &Path) -> io::Result<String> {
+    const READ_BYTES: u64 = 256;
+    // A pipe would be waited for.
+    if !program.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut start = Vec::new();
+    File::open(program)?.take(READ_BYTES).read_to_end(&mut start)?;
+    let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    Ok(line.chars().filter(|c| !c.is_control()).collect())
 }
 
 /// How long a child is given at each step of being stopped.

@@ -22,7 +22,7 @@ pub enum HubError {
     #[error("there is no policy in `{}`: it holds no file that ends in `.cedar` or `.rules`", .0.display())]
     NoPolicies(PathBuf),
     /// No server of the documents can be used.
-    #[error("no server can be used{}", listed(.0))]
+    #[error("no server can be used{}", why_none(.0))]
     NoServers(Vec<Diagnostic>),
     /// A document that states limits for the whole hub, or may, cannot be read, and the host gives none in code.
     #[error(
@@ -57,6 +57,15 @@ impl From<PolicyFolderError> for HubError {
             PolicyFolderError::Empty(folder) => Self::NoPolicies(folder),
             PolicyFolderError::Policies(errors) => Self::Policies(errors),
         }
+    }
+}
+
+fn why_none(diagnostics: &[Diagnostic]) -> String {
+    match diagnostics {
+        [] => {
+            ": the documents have none; write one under `servers`, or name the file that has them".to_owned()
+        }
+        found => listed(found),
     }
 }
 

@@ -123,6 +123,36 @@ fn a_preset_can_be_explained_without_a_folder() {
     assert!(denied.stdout.contains("deny.default"), "{}", denied.stdout);
 }
 
+/// What cannot be read must not pass for a tool that says nothing of itself.
+#[test]
+fn a_definition_that_is_none_is_refused() {
+    let folder = Folder::new();
+    folder.write("broken.json", "{\"name\": ");
+    folder.write("list.json", "[]");
+    let refused = |definition: &str, told: &str| {
+        let arguments = [
+            "explain",
+            "mcp.a.b",
+            "--preset",
+            "read-only",
+            "--definition",
+            definition,
+        ];
+        let finished = policy(&folder, &arguments).exits(3);
+        assert!(
+            finished.stderr.contains(definition) && finished.stderr.contains(told),
+            "{}",
+            finished.stderr
+        );
+        assert_eq!(finished.stdout, "");
+    };
+    refused("broken.json", "is no tool's definition");
+    refused("list.json", "is no tool's definition");
+    refused("missing.json", "cannot be read");
+    // It has no end.
+    refused("/dev/zero", "it is over 64 MiB");
+}
+
 #[test]
 fn what_is_not_as_it_was_sealed_is_not_explained() {
     let folder = good();

@@ -267,3 +267,26 @@ fn hostile_names_stay_names() {
     let compiled = fs::read_to_string(compiled).unwrap();
     assert_eq!(compiled.matches("forbid").count(), 1, "{compiled}");
 }
+
+#[test]
+fn a_catalog_that_is_none_is_refused_with_its_reason() {
+    let folder = good();
+    let refused = |catalog: &str, told: &str| {
+        let finished = policy(&folder, &["check", "policies", "--catalog", catalog]).exits(3);
+        assert!(
+            finished.stderr.contains(catalog) && finished.stderr.contains(told),
+            "{}",
+            finished.stderr
+        );
+    };
+    folder.write("names.json", r#"["mcp.files.read", "files.read"]"#);
+    refused("names.json", "`files.read` is not a capability id");
+    folder.write("tools.json", r#"{"tools": [{"capability": "read"}]}"#);
+    refused("tools.json", "`read` is not a capability id");
+    folder.write("cut.json", r#"["mcp.files.read""#);
+    refused("cut.json", "EOF while parsing a list at line 1");
+    folder.write("number.json", "7");
+    refused("number.json", "is no catalog");
+    // It has no end.
+    refused("/dev/zero", "it is over 64 MiB");
+}

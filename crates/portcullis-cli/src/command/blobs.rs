@@ -132,10 +132,10 @@ pub(crate) async fn run(arguments: BlobsArguments) -> ExitStatus {
         },
         BlobsCommand::Stats(store) => stats(&store).await,
     };
-    done.unwrap_or_else(|error| failed(&error))
+    done.unwrap_or_else(|refused| refused.tell())
 }
 
-async fn list(arguments: &StoreArguments) -> Result<ExitStatus, BlobError> {
+async fn list(arguments: &StoreArguments) -> Result<ExitStatus, Refused> {
     let store = arguments.open()?;
     let tags = store.tags().await?;
     let mut entries = store.list();
@@ -149,7 +149,7 @@ async fn list(arguments: &StoreArguments) -> Result<ExitStatus, BlobError> {
     Ok(ExitStatus::Done)
 }
 
-async fn verify(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<ExitStatus, BlobError> {
+async fn verify(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<ExitStatus, Refused> {
     let store = arguments.open()?;
     let blobs = sizes_of(&store, wanted).await?;
     let shown = Progress::default();
@@ -256,7 +256,7 @@ async fn collect(
     arguments: &StoreArguments,
     retention: Duration,
     dry_run: bool,
-) -> Result<ExitStatus, BlobError> {
+) -> Result<ExitStatus, Refused> {
     let store = arguments.open()?;
     let options = GcOptions {
         retention,
@@ -281,7 +281,7 @@ async fn collect(
     Ok(ExitStatus::Done)
 }
 
-async fn stats(arguments: &StoreArguments) -> Result<ExitStatus, BlobError> {
+async fn stats(arguments: &StoreArguments) -> Result<ExitStatus, Refused> {
     let store = arguments.open()?;
     let stats = store.stats().await?;
     let line = StatsLine {
@@ -306,24 +306,26 @@ async fn stats(arguments: &StoreArguments) -> Result<ExitStatus, BlobError> {
 }
 
 impl StoreArguments {
-    fn folder(&self) -> Result<PathBuf, BlobError> {
+    fn folder(&self) -> Result<PathBuf, Refused> {
         let folder = self.blobs.clone().or_else(hub::default_blobs);
-        folder.ok_or_else(|| BlobError::NotAStore {
-            place: "$XDG_DATA_HOME/portcullis/blobs".to_owned(),
-            why: "neither XDG_DATA_HOME nor HOME is set, and there is no --blobs".to_owned(),
+        folder.ok_or_else(|| {
+            Refused::NoStore(
+                "neither XDG_DATA_HOME nor HOME names a folder: name the store with --blobs".to_owned(),
+            )
         })
     }
 
     /// Opens the store. To look at one does not make one.
-    fn open(&self) -> Result<FsStore, BlobError> {
+    fn open(&self) -> Result<FsStore, Refused> {
         let folder = self.folder()?;
-        if !folder.exists() {
-            return Err(BlobError::NotAStore {
-                place: folder.display().to_string(),
-                why: "there is no such folder".to_owned(),
-            });
+        if hub::is_missing(&folder) {
+            return Err(Refused::NoStore(format!(
+                "there is no blob store at `{}`: there is no such folder, so no hub has stored anything there; name \
+                 another with --blobs",
+                folder.display()
+            )));
         }
-        FsStore::open(&folder, FsOptions::default())
+        Ok(FsStore::open(&folder, FsOptions::default())?)
     }
 }
 
@@ -379,11 +381,31 @@ impl CollectedLine {
     }
 }
 
-fn failed(error: &BlobError) -> ExitStatus {
-    output::error(&output::safe(&output::chain(error)));
-    match error {
-        BlobError::NotAStore { .. } | BlobError::Range { .. } => ExitStatus::Usage,
-        _ => ExitStatus::Failed,
+/// Why nothing was done.
+#[derive(Debug)]
+enum Refused {
+    /// There is nothing to look at.
+    NoStore(String),
+    Store(BlobError),
+}
+
+impl From<BlobError> for Refused {
+    fn from(error: BlobError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Refused {
+    fn tell(&self) -> ExitStatus {
+        let (told, status) = match self {
+            Self::NoStore(told) => (told.clone(), ExitStatus::Usage),
+            Self::Store(error @ (BlobError::NotAStore { .. } | BlobError::Range { .. })) => {
+                (output::chain(error), ExitStatus::Usage)
+            }
+            Self::Store(error) => (output::chain(error), ExitStatus::Failed),
+        };
+        output::error(&told);
+        status
     }
 }
 

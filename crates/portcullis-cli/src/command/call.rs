@@ -67,8 +67,8 @@ pub(crate) async fn run(arguments: CallArguments) -> ExitStatus {
             Err(error) => Err(error),
         };
         match &result {
-            Ok(outcome) => print_outcome(outcome, arguments.hub.format),
-            Err(error) => print_failure(error, arguments.hub.format),
+            Ok(outcome) => print_outcome(outcome, arguments.format),
+            Err(error) => print_failure(error, arguments.format),
         }
     })
     .await

@@ -3,7 +3,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use portcullis_state::{Privacy, StateError, create_folder, write_new};
 
-use crate::{ExitStatus, output};
+use serde::Serialize;
+
+use crate::{ExitStatus, arguments::Format, output};
 
 /// What is written, the configuration last: where it is, all that it names is there.
 const FILES: [(&str, &str); 4] = [
@@ -25,25 +27,42 @@ pub(crate) struct InitArguments {
     /// The folder to write into; it must be there
     #[arg(default_value = ".")]
     pub(crate) folder: PathBuf,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+#[derive(Serialize)]
+struct Written {
+    written: Vec<String>,
 }
 
 /// Writes the starting files, or none of them where one is there already.
 pub(crate) fn run(arguments: &InitArguments) -> ExitStatus {
-    match write(&arguments.folder) {
-        Ok(()) => {
-            output::note(
-                "next: `portcullis check portcullis.yaml`, then edit it; each server is commented there",
-            );
-            ExitStatus::Done
-        }
+    let written = match write(&arguments.folder) {
+        Ok(written) => written,
         Err(error) => {
-            output::error(&error.to_string());
-            ExitStatus::Failed
+            output::error(&output::chain(&error));
+            return ExitStatus::Failed;
+        }
+    };
+    let written: Vec<_> = written.iter().map(|path| path.display().to_string()).collect();
+    match arguments.format {
+        Format::Json => output::json(&Written { written }),
+        Format::Text => {
+            for path in &written {
+                output::line(&output::safe(&format!("wrote {path}")));
+            }
+            let next = written.last().map_or("portcullis.yaml", String::as_str);
+            let next =
+                format!("next: `portcullis check {next}`, then edit it; each server is commented there");
+            output::note(&output::safe(&next));
         }
     }
+    ExitStatus::Done
 }
 
-fn write(folder: &Path) -> Result<(), StateError> {
+fn write(folder: &Path) -> Result<Vec<PathBuf>, StateError> {
     for (name, _) in FILES {
         let path = folder.join(name);
         if path.symlink_metadata().is_ok() {
@@ -52,12 +71,17 @@ fn write(folder: &Path) -> Result<(), StateError> {
     }
     create_folder(&folder.join("policies"), Privacy::Shared)?;
     create_folder(&folder.join("policies/compiled"), Privacy::Shared)?;
+    let mut written = Vec::new();
     for (name, content) in FILES {
-        let path = folder.join(name);
+        // `./` in front of each would be noise.
+        let path = match folder {
+            here if here == Path::new(".") => PathBuf::from(name),
+            folder => folder.join(name),
+        };
         write_new(&path, content.as_bytes(), Privacy::Shared)?;
-        output::line(&output::safe(&format!("wrote {}", path.display())));
+        written.push(path);
     }
-    Ok(())
+    Ok(written)
 }
 
 #[cfg(test)]
@@ -92,7 +116,11 @@ mod tests {
         assert!(!found.is_empty(), "no server is commented");
         let of_machine = |code: &&str| ["program-not-found", "unset-reference"].contains(code);
         assert!(found.iter().all(of_machine), "{found:?}");
-        assert!(portcullis::read_policies(&folder.path().join("policies")).is_ok());
+        let policies = portcullis::read_policies(&folder.path().join("policies")).unwrap();
+        for file in &policies {
+            let formatted = portcullis::policy::format_policies(file).unwrap();
+            assert_eq!(formatted, file.text, "{}: as `policy fmt` writes it", file.name);
+        }
         let again = write(folder.path()).unwrap_err();
         assert!(matches!(again, StateError::Exists { .. }), "{again}");
         assert_eq!(std::fs::read_to_string(config).unwrap(), text);

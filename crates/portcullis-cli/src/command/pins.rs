@@ -110,7 +110,8 @@ impl StateArguments {
     pub(crate) fn open(&self) -> Result<State, String> {
         let folder = self.state.clone().or_else(hub::default_state);
         let folder = folder.ok_or("there is no home folder: name the folder of the state with --state")?;
-        if !folder.join(State::FILE_NAME).exists() {
+        // To look at a state does not make one. Whatever else is wrong with it, opening it says.
+        if hub::is_missing(&folder.join(State::FILE_NAME)) {
             return Err(format!(
                 "there is no state in `{}`: no hub has run with it yet",
                 folder.display()

@@ -4,7 +4,7 @@ use crate::{ExitStatus, arguments::ServeArguments, hub, output};
 
 /// Serves the client at standard input and output until it leaves. Nothing but the protocol is on standard output.
 pub(crate) async fn run(arguments: ServeArguments) -> ExitStatus {
-    let started = match hub::start(&arguments.hub).await {
+    let started = match hub::start_for_client(&arguments.hub).await {
         Ok(started) => started,
         Err(status) => return status,
     };

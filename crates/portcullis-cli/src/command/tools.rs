@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     ExitStatus,
-    arguments::{Format, HubArguments},
+    arguments::{Format, ToolsArguments},
     hub, output,
 };
 
@@ -26,8 +26,8 @@ struct ToolLine {
 }
 
 /// Lists the servers and their tools once each server is ready or has failed.
-pub(crate) async fn run(arguments: HubArguments) -> ExitStatus {
-    let started = match hub::start(&arguments).await {
+pub(crate) async fn run(arguments: ToolsArguments) -> ExitStatus {
+    let started = match hub::start(&arguments.hub).await {
         Ok(started) => started,
         Err(status) => return status,
     };
@@ -73,6 +73,15 @@ fn status(catalog: &Catalog) -> ExitStatus {
 }
 
 impl Listing<'_> {
+    /// What a plain `deny` would hide, and how many tools it is about.
+    fn what_went_wrong(&self) -> BTreeMap<&str, usize> {
+        let mut wrong = BTreeMap::new();
+        for error in self.tools.iter().flat_map(|tool| &tool.outlook.errors) {
+            *wrong.entry(error.as_str()).or_default() += 1;
+        }
+        wrong
+    }
+
     fn print(&self) {
         for (id, server) in self.servers {
             let tools = match server.state {
@@ -101,8 +110,42 @@ impl Listing<'_> {
                 output::inline(description, 100),
             ));
         }
+        for (error, count) in self.what_went_wrong() {
+            let told = format!("note: {count} tools are denied, since deciding went wrong: {error}");
+            output::note(&output::inline(&told, 1_000));
+        }
         self.reports
             .iter()
             .for_each(|report| output::note(&format!("note: {}", output::safe(report))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis::ReasonCode;
+
+    use super::*;
+
+    #[test]
+    fn an_error_that_denies_is_told_once_for_all_its_tools() {
+        let tool = |name: &str, code, error: Option<&str>| ToolLine {
+            capability: format!("mcp.a.{name}"),
+            alias: name.to_owned(),
+            description: None,
+            outlook: Decision::deny(code, error.map(str::to_owned)),
+        };
+        let listing = Listing {
+            servers: &BTreeMap::new(),
+            tools: vec![
+                tool("a", ReasonCode::DenyPinUnknown, Some("the disk is full")),
+                tool("b", ReasonCode::DenyPinUnknown, Some("the disk is full")),
+                tool("c", ReasonCode::DenyByPolicy, None),
+            ],
+            reports: &[],
+        };
+        assert_eq!(
+            listing.what_went_wrong(),
+            BTreeMap::from([("the disk is full", 2)])
+        );
     }
 }

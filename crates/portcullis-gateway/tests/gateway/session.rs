@@ -47,6 +47,23 @@ async fn a_client_that_leaves_before_the_handshake_is_no_error() {
 }
 
 /// Report 55: whatever a tool is called, the client sees a name that fits, and the definition word for word.
+/// What a client sends is its own: an error names what it is, and holds none of it.
+#[tokio::test]
+async fn a_first_message_that_opens_nothing_is_told_without_its_content() {
+    let mut client = Client::new(&Script::new("s"), "allow mcp.*\n").await;
+    let first = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"canary","progress":1}}"#;
+    client.say(first).await;
+    let told = client.leave().await.unwrap_err().to_string();
+    assert!(
+        told.contains("its first message is neither `initialize`"),
+        "{told}"
+    );
+    assert!(
+        !told.contains("canary") && !told.contains("Notification"),
+        "{told}"
+    );
+}
+
 #[tokio::test]
 async fn tools_are_listed_under_aliases_with_their_own_definitions() {
     let long = "x".repeat(100);
@@ -152,6 +169,13 @@ async fn nonsense_from_the_client_is_answered_and_survived() {
         (&json!(-32601), &json!(9)),
         "{answer}"
     );
+    // A method that there is, with parameters that are none.
+    for (method, params) in [("tools/call", json!({"name": 7})), ("tools/call", json!({}))] {
+        let answer = client.ask(&request(json!(10), method, &params)).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        let told = answer["error"]["message"].as_str().unwrap();
+        assert!(told.contains(method), "{answer}");
+    }
     // Replies to nothing, and notifications of nothing.
     client.say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
     client

@@ -8,7 +8,7 @@ use portcullis_types::{
 use saphyr::{LoadableYamlNode, MarkedYaml};
 
 use super::{
-    CaseFailure,
+    CaseFailure, depth,
     fields::{Fields, Wrong, line_of, text},
 };
 use crate::{
@@ -83,6 +83,7 @@ impl Suite {
                 message,
             }]
         };
+        depth::check(&table.text).map_err(failure)?;
         let documents = MarkedYaml::load_from_str(&table.text)
             .map_err(|error| failure((error.marker().line(), error.info().to_owned())))?;
         let root = documents

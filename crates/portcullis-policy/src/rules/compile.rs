@@ -7,7 +7,7 @@ use portcullis_types::PolicyRef;
 
 use super::{ArgumentIs, Rule, Verb, parse};
 use crate::{
-    PolicyError, PolicyErrors, PolicyFile, PolicyProblem,
+    PolicyError, PolicyErrors, PolicyFile, PolicyProblem, depth,
     pattern::{Glob, Pattern, Piece, ServerPattern},
     source::LoadedPolicy,
 };
@@ -228,6 +228,7 @@ impl Draft<'_> {
     ) -> Result<LoadedPolicy, PolicyProblem> {
         let id = format!("{}#L{line}{}", file.name, self.suffix);
         let description = rule.to_string();
+        depth::check_row(self.conditions.len())?;
         let policy = self.tree(names, purpose, &id, &description);
         let policy = policy
             .map_err(|error| PolicyProblem::Internal(format!("the rule cannot be compiled: {error}")))?;

@@ -38,7 +38,13 @@ pub(super) fn prepare(folder: &Path, name: &str) -> Result<PathBuf, StateError> 
         ));
     }
     let path = folder.canonicalize().map_err(failed(folder))?.join(name);
-    let file = open(&path).map_err(failed(&path))?;
+    let file = open(&path).map_err(|source| match path.symlink_metadata() {
+        Ok(found) if found.is_symlink() => insecure(
+            &path,
+            "the file is a link: put what it leads to in its place, or move it away",
+        ),
+        _ => failed(&path)(source),
+    })?;
     let found = file.metadata().map_err(failed(&path))?;
     if !found.is_file() {
         return Err(insecure(&path, "it is no file: move it away"));

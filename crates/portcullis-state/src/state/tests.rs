@@ -74,7 +74,8 @@ fn no_link_is_followed() {
     fs::set_permissions(&planted, fs::Permissions::from_mode(0o700)).unwrap();
     let name = planted.join(State::FILE_NAME);
     symlink(real.join(State::FILE_NAME), &name).unwrap();
-    State::open(&planted).unwrap_err();
+    let error = State::open(&planted).unwrap_err();
+    assert!(error.to_string().contains("the file is a link"), "{error}");
     fs::remove_file(&name).unwrap();
     fs::hard_link(real.join(State::FILE_NAME), &name).unwrap();
     let error = State::open(&planted).unwrap_err();
@@ -84,6 +85,18 @@ fn no_link_is_followed() {
     let moved = real.parent().unwrap().with_file_name("moved");
     symlink(real.parent().unwrap(), &moved).unwrap();
     State::open(&moved.join("portcullis")).unwrap();
+}
+
+#[test]
+fn a_full_disk_is_told_as_one() {
+    let state = State::in_memory().unwrap();
+    // As many pages as there are.
+    let full = state.read(|connection| connection.execute_batch("PRAGMA max_page_count = 1"));
+    full.unwrap();
+    let fill = |transaction: &Transaction<'_>| transaction.execute_batch("CREATE TABLE filling (a)");
+    let error = state.write(fill).unwrap_err();
+    assert!(matches!(error, StateError::Full { .. }), "{error:?}");
+    assert!(error.to_string().contains("free some space"), "{error}");
 }
 
 #[test]

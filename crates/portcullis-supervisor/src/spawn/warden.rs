@@ -62,7 +62,10 @@ impl WardenSpawner {
             |reason: &dyn std::fmt::Display| format!("cannot start `{}`: {reason}", plan.program.display());
         let failed = |error: Error| io::Error::other(cannot(&with_source(&error)));
         let cwd = working_directory(plan).map_err(|error| {
-            let reason = format!("the hub's own working directory cannot be told: {error}");
+            let reason = format!(
+                "the hub's own working directory, where it would run, cannot be found: {error}; start the hub \
+                 elsewhere, or give the server a `cwd`"
+            );
             io::Error::other(cannot(&reason))
         })?;
         let order = self

@@ -514,8 +514,23 @@ async fn what_cannot_be_started_says_why() {
     if let TransportSpec::Stdio(stdio) = &mut relative.transport {
         stdio.cwd = Some("/".into());
     }
-    let mut rig = Rig::start([unset, missing, bare, relative]).await;
-    for _ in 0..4 {
+    // The program is there; what it is to run in, or by, is not.
+    let in_folder = |name, cwd: &Path| {
+        let mut spec = stdio(name, Path::new("/bin/sh"), &["-c", "exit 1"]);
+        if let TransportSpec::Stdio(stdio) = &mut spec.transport {
+            stdio.cwd = Some(cwd.to_owned());
+        }
+        spec
+    };
+    let homeless = in_folder("homeless", Path::new("/nowhere/to/be"));
+    let filed = in_folder("filed", Path::new("/bin/sh"));
+    let script = folder.path().join("script");
+    #[expect(clippy::disallowed_methods, reason = "a test lays out a program")]
+    std::fs::write(&script, "#! /nowhere/python -u\nprint()\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let orphan = stdio("orphan", &script, &[]);
+    let mut rig = Rig::start([unset, missing, bare, relative, homeless, filed, orphan]).await;
+    for _ in 0..7 {
         let (server, reason) = loop {
             if let SupervisorEvent::State {
                 server,
@@ -531,7 +546,14 @@ async fn what_cannot_be_started_says_why() {
             "unset" => "env.API_KEY: the variable `NOT_THERE` is not set",
             "bare" => "cannot start `sh`: it is no absolute path",
             "relative" => "cannot start `bin/sh`: it is no absolute path",
-            _ => "cannot start `/nowhere/to/be/found`: ",
+            "homeless" => {
+                "cannot start `/bin/sh`: its working directory `/nowhere/to/be` cannot be entered: No such"
+            }
+            "filed" => {
+                "cannot start `/bin/sh`: its working directory `/bin/sh` cannot be entered: Not a directory"
+            }
+            "orphan" => "the file is there, but what its first line names, `/nowhere/python -u`, is not",
+            _ => "cannot start `/nowhere/to/be/found`: No such file",
         };
         assert!(reason.contains(told), "{reason}");
     }

@@ -55,7 +55,11 @@ fn name_what_is_missing() {
                 (Path::new("/bin/true"), script.clone(), "its working directory `"),
                 (&missing, folder.clone(), "No such file"),
                 (&missing, missing.clone(), "its working directory `"),
-                (&script, folder.clone(), "what would run it is not"),
+                (
+                    &script,
+                    folder.clone(),
+                    "what its first line names, `/nowhere/to/be/found`, is not",
+                ),
             ] {
                 let none: [&str; 0] = [];
                 let spec = StdioSpec {

@@ -28,7 +28,7 @@ struct ContentLine {
     base64: String,
 }
 
-pub(super) async fn run(arguments: &GetArguments) -> Result<ExitStatus, BlobError> {
+pub(super) async fn run(arguments: &GetArguments) -> Result<ExitStatus, Refused> {
     let store = arguments.store.open()?;
     if arguments.store.format == Format::Json {
         let content = match &arguments.range {

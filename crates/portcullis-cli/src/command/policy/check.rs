@@ -1,15 +1,14 @@
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
 use portcullis::{
-    CapabilityId, PolicyFile,
+    CapabilityId, ParseError, PolicyFile,
     policy::{COMPILED_FOLDER, Coverage, Finding, PolicyErrors, Seal, lint, run_cases},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{folder, write};
 use crate::{ExitStatus, arguments::Format, output};
@@ -53,12 +52,12 @@ struct Problem {
 #[serde(untagged)]
 enum CatalogFile {
     Listing { tools: Vec<Listed> },
-    Ids(Vec<CapabilityId>),
+    Ids(Vec<String>),
 }
 
 #[derive(Deserialize)]
 struct Listed {
-    capability: CapabilityId,
+    capability: String,
 }
 
 pub(super) fn run(arguments: &CheckArguments) -> Result<ExitStatus, ExitStatus> {
@@ -91,18 +90,27 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<ExitStatus, ExitStatus> 
 }
 
 fn catalog(path: &Path) -> Result<Vec<CapabilityId>, ExitStatus> {
-    let text = fs::read_to_string(path).map_err(|error| folder::unreadable(path, &error))?;
-    match serde_json::from_str(&text) {
-        Ok(CatalogFile::Ids(ids)) => Ok(ids),
-        Ok(CatalogFile::Listing { tools }) => Ok(tools.into_iter().map(|tool| tool.capability).collect()),
-        Err(_) => {
-            output::error(&format!(
-                "`{}` is no catalog: give what `portcullis tools --format json` prints, or a JSON list of ids",
-                path.display()
-            ));
-            Err(ExitStatus::BadConfig)
-        }
-    }
+    let text = folder::text(path)?;
+    let ids: Result<Vec<_>, String> = match serde_json::from_str(&text) {
+        Ok(CatalogFile::Ids(ids)) => ids.iter().map(|id| parsed(id)).collect(),
+        Ok(CatalogFile::Listing { tools }) => tools.iter().map(|tool| parsed(&tool.capability)).collect(),
+        // What the text as a whole is not says more than which of its forms it has not.
+        Err(shape) => Err(serde_json::from_str::<IgnoredAny>(&text)
+            .err()
+            .unwrap_or(shape)
+            .to_string()),
+    };
+    ids.map_err(|why| {
+        output::error(&format!(
+            "`{}` is no catalog: {why}; give what `portcullis tools --format json` prints, or a JSON list of ids",
+            path.display()
+        ));
+        ExitStatus::BadConfig
+    })
+}
+
+fn parsed(id: &str) -> Result<CapabilityId, String> {
+    id.parse().map_err(|error: ParseError| error.to_string())
 }
 
 impl Report {

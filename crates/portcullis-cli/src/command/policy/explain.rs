@@ -1,6 +1,6 @@
 use std::{
-    fs,
-    path::PathBuf,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -9,6 +9,7 @@ use portcullis::{
     AgentId, Answer, CapabilityId, Preset, Source, Tier,
     policy::{CallQuestion, DecisionPoint, ToolFacts},
 };
+use serde::de::IgnoredAny;
 
 use super::{folder, write::refused};
 use crate::{ExitStatus, arguments::Format, output};
@@ -67,7 +68,7 @@ pub(super) fn run(arguments: &ExplainArguments) -> Result<ExitStatus, ExitStatus
     };
     let point = point.map_err(|errors| refused(&errors))?;
     let definition = match &arguments.definition {
-        Some(path) => fs::read_to_string(path).map_err(|error| folder::unreadable(path, &error))?,
+        Some(path) => definition(path)?,
         None => "{}".to_owned(),
     };
     let transport = match arguments.capability.source() {
@@ -96,6 +97,21 @@ pub(super) fn run(arguments: &ExplainArguments) -> Result<ExitStatus, ExitStatus
         Answer::Ask => ExitStatus::NeedsApproval,
         Answer::Deny => ExitStatus::Denied,
     })
+}
+
+/// A tool's definition. One that cannot be read would pass for a tool that says nothing of itself.
+fn definition(path: &Path) -> Result<String, ExitStatus> {
+    let text = folder::text(path)?;
+    match serde_json::from_str::<BTreeMap<String, IgnoredAny>>(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => {
+            output::error(&format!(
+                "`{}` is no tool's definition: {error}; give the JSON object that its server lists under `tools`",
+                path.display()
+            ));
+            Err(ExitStatus::BadConfig)
+        }
+    }
 }
 
 fn now_ms() -> i64 {

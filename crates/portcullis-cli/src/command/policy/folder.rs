@@ -1,6 +1,10 @@
 //! A folder of policies as it lies on disk.
 
-use std::{io, path::Path};
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
 
 use portcullis::{HubError, PolicyFile, policy::Seal, read_policies, read_seal, read_texts};
 
@@ -38,7 +42,18 @@ fn failed(error: &HubError) -> ExitStatus {
     ExitStatus::from(error)
 }
 
-pub(super) fn unreadable(path: &Path, error: &io::Error) -> ExitStatus {
-    output::error(&format!("`{}` cannot be read: {error}", path.display()));
-    ExitStatus::BadConfig
+/// The most that is read of one file beside the policies, in bytes: the catalog of some thousand tools is a tenth of it.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The text of a file that was named, whatever it is: a device has no end.
+pub(super) fn text(path: &Path) -> Result<String, ExitStatus> {
+    let mut text = String::new();
+    let read = fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
+    let why = match read {
+        Ok(bytes) if bytes as u64 > MOST_BYTES => format!("it is over {} MiB", MOST_BYTES >> 20),
+        Ok(_) => return Ok(text),
+        Err(error) => error.to_string(),
+    };
+    output::error(&format!("`{}` cannot be read: {why}", path.display()));
+    Err(ExitStatus::BadConfig)
 }
