@@ -48,7 +48,10 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
                 Ok(()) => status,
                 Err(_) if status != ExitStatus::Done => status,
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => status,
-                Err(_) => ExitStatus::Failed,
+                Err(error) => {
+                    output::error(&format!("standard output cannot be written: {error}"));
+                    ExitStatus::Failed
+                }
             }
             .into();
         }

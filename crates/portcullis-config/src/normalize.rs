@@ -60,8 +60,8 @@ pub struct Settings {
     /// Whether a document states limits, under `results` or `blobs`, or may state them, that are not among these since
     /// something in it, or all of it, could not be read. They would have held for the servers of the others too.
     pub limits_unread: bool,
-    /// Whether a document gives agents their profiles that are not among these, since something in it or in one before
-    /// it could not be read. What policies forbid a profile would hold for none of them.
+    /// Whether a document gives agents their profiles, or may, that are not among these, since something in it or in one
+    /// before it could not be read. What policies forbid a profile would hold for none of them.
     pub agents_unread: bool,
     /// Whether the documents leave open how long blobs are kept: two say otherwise, or one, which may have said, could
     /// not be read. What is collected by another retention than was meant is gone.

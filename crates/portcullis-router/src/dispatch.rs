@@ -162,7 +162,7 @@ impl Dispatch {
                 continue;
             }
             // What let it run may be gone by the time that its turn comes.
-            if !self.is_in_force(&decided) || (waited && call.runs_by_what_is_kept()) {
+            if !self.is_in_force(&decided) || (waited && !self.still_holds(call, &tool, &decided)) {
                 turn = Some(permit);
                 continue;
             }
@@ -325,6 +325,13 @@ impl Dispatch {
     /// Whether the policies that decided are still those that decide.
     fn is_in_force(&self, decided: &Decided) -> bool {
         Arc::ptr_eq(&self.policies.current(), &decided.policies)
+    }
+
+    /// Whether the policies that decided say the same now, and no approval that is kept had a part in it: a policy may go
+    /// by the time, and an approval may have ended or been taken back.
+    fn still_holds(&self, call: &Call, tool: &CatalogTool, decided: &Decided) -> bool {
+        let now = self.decision(&decided.policies, call, tool);
+        now.answer == decided.explanation.decision.answer && !call.runs_by_what_is_kept()
     }
 
     /// One decision by one snapshot of the policies, and whether an approval that is kept answers it.

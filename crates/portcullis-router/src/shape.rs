@@ -13,7 +13,8 @@
 //! - Where the protocol says base64, the bytes are what is meant: line breaks, missing padding, the URL-safe
 //!   alphabet and a data URL of it are accepted and flagged. Where base64 is only a guess, it must be canonical, so
 //!   that what was replaced can be restored to the letter.
-//! - What claims to be base64 and is not stays as it came, and is flagged.
+//! - What claims to be base64 and is not is text: it stays as it came but for what is replaced in any text, and is
+//!   flagged.
 //! - A resource whose `blob` is `null`, or empty beside a `text`, has none: some servers write every field.
 //! - Without `content`, or with `null`, the list is empty. A single block becomes a list of one; any other value
 //!   becomes a text block that holds it. A result that is no object is read
@@ -146,7 +147,8 @@ pub enum ShapeError {
     Store(BlobError),
     /// A large result is shaped on a thread of its own, and none could be started.
     #[error(
-        "the tool was called, but no thread could be started for its result, which is large: call again later"
+        "the tool was called, but its result is lost: it is large, and no thread could be started for it ({0}); find out \
+         what the call did before you call again"
     )]
     Thread(#[source] std::io::Error),
     /// A long string of the result is not there.

@@ -3,7 +3,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What of a server's output was dropped so far, through all its connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WireCounts {
-    /// Lines, or parts of an answer over HTTP, that are not JSON-RPC.
+    /// Lines, or parts of an answer over HTTP, that are not JSON-RPC, and requests of a server's that got no answer since
+    /// too many of them waited for one.
     pub noise: u64,
     /// Replies whose id nobody waits for: late, repeated or made up.
     pub unclaimed: u64,

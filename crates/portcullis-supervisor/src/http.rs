@@ -11,6 +11,7 @@ mod messages;
 mod outstanding;
 mod param;
 mod post;
+mod refused;
 mod reply;
 mod retry_after;
 mod standing;

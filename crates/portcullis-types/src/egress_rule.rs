@@ -68,6 +68,12 @@ impl FromStr for EgressRule {
             .get(written.len() - path.len()..)
             .filter(|p| p.starts_with('/'))
             .unwrap_or(path);
+        if path.contains('…') {
+            return Err(refuse(
+                "`…` stands in its path for what a message left out, since it may be a key: write it out, or end the \
+                 path before it",
+            ));
+        }
         Ok(Self {
             scheme: scheme.to_owned(),
             host,
@@ -225,6 +231,7 @@ mod tests {
             ("GET,, example.com", "methods"),
             ("example.com example.org", "methods"),
             ("GET POST example.com", "character"),
+            ("example.com/s/…/mcp", "write it out"),
         ] {
             let error = text.parse::<EgressRule>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

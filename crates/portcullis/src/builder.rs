@@ -1,11 +1,14 @@
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use portcullis_blobs::{BlobError, BlobStore, FsOptions, FsStore, MemStore, TagName};
-use portcullis_config::{Document, Environment, HostEnvironment, Normalized, Options, ServerSpec, normalize};
+use portcullis_config::{
+    Diagnostic, Document, Environment, HostEnvironment, Normalized, Options, ServerSpec, Settings, normalize,
+};
 use portcullis_egress::EgressRules;
 use portcullis_policy::{DecisionPoint, PolicyFile, Preset};
 use portcullis_router::{
@@ -39,6 +42,7 @@ pub struct HubBuilder {
     approval: Option<Arc<dyn ApprovalHandler>>,
     elicitation: Option<Arc<dyn ElicitationHandler>>,
     agent: AgentId,
+    profiles: Option<BTreeMap<AgentId, AgentId>>,
     tier: Option<Tier>,
     environment: Option<Arc<dyn Environment + Send + Sync>>,
     lifecycle: Option<LifecycleOptions>,
@@ -271,6 +275,13 @@ impl HubBuilder {
         self
     }
 
+    /// Which profile each agent belongs to, for policies that are about profiles; all others belong to `default`. Before
+    /// what the documents say.
+    pub fn profiles(mut self, profiles: BTreeMap<AgentId, AgentId>) -> Self {
+        self.profiles = Some(profiles);
+        self
+    }
+
     /// The tier, where a call does not say; before what the documents say.
     pub fn tier(mut self, tier: Tier) -> Self {
         self.tier = Some(tier);
@@ -290,11 +301,12 @@ impl HubBuilder {
     }
 
     /// Normalises the documents, loads the policies and starts the servers. Returns at once: they come up side by
-    /// side. A document's entry with an error is left out; see [`Hub::diagnostics`]. Limits that hold for the whole hub
-    /// are another matter: where those cannot be read, and are not given in code, nothing is started.
+    /// side. A document's entry with an error is left out; see [`Hub::diagnostics`]. Limits that hold for the whole hub,
+    /// and agents' profiles, are another matter: where those cannot be read, and are not given in code, nothing is started.
     ///
     /// # Errors
-    /// [`HubError`]: a document gave no server that can be used, or its limits, the policies or the store cannot be.
+    /// [`HubError`]: a document gave no server that can be used, or its limits, its agents, the policies or the store
+    /// cannot be.
     pub async fn start(self) -> Result<Hub, HubError> {
         let environment = self
             .environment
@@ -302,7 +314,7 @@ impl HubBuilder {
         let Normalized {
             mut specs,
             diagnostics,
-            settings,
+            mut settings,
             ..
         } = normalize(&self.documents, &self.options, environment.as_ref());
         let from_documents = !self.documents.is_empty();
@@ -312,12 +324,10 @@ impl HubBuilder {
         }
         let is_own_store = !matches!(self.store, Store::Given(_));
         let are_in_code = (self.blob_options.is_some() || !is_own_store) && self.shape.is_some();
-        if settings.agents_unread {
-            return Err(HubError::AgentsUnread(diagnostics));
+        if let Some(lost) = lost(&settings, are_in_code, self.profiles.is_some()) {
+            return Err(lost(diagnostics));
         }
-        if settings.limits_unread && !are_in_code {
-            return Err(HubError::LimitsUnread(diagnostics));
-        }
+        let named_agents = settings.agents.take().map(|setting| setting.value);
         let retention = self
             .blob_retention
             .or_else(|| stored::retention(&settings).filter(|_| is_own_store));
@@ -359,7 +369,7 @@ impl HubBuilder {
                     .tier
                     .or(settings.tier.map(|setting| setting.value))
                     .unwrap_or_default(),
-                profiles: settings.agents.map(|setting| setting.value).unwrap_or_default(),
+                profiles: self.profiles.or(named_agents).unwrap_or_default(),
                 sources: Arc::new(sources),
                 keeping: Keeping {
                     state,
@@ -374,6 +384,21 @@ impl HubBuilder {
         .await?;
         let collector = retention.map(|retention| Collector::start(collected, retention));
         Ok(Hub::new(router, diagnostics, collector))
+    }
+}
+
+/// As what a hub is refused, whose documents say what holds for all servers and cannot be read.
+fn lost(
+    settings: &Settings,
+    limits_in_code: bool,
+    profiles_in_code: bool,
+) -> Option<fn(Vec<Diagnostic>) -> HubError> {
+    if settings.limits_unread && !limits_in_code {
+        Some(HubError::LimitsUnread)
+    } else if settings.agents_unread && !profiles_in_code {
+        Some(HubError::AgentsUnread)
+    } else {
+        None
     }
 }
 

@@ -39,30 +39,30 @@ struct Written {
 
 /// Writes the starting files, or none of them where one is there already.
 pub(crate) fn run(arguments: &InitArguments) -> ExitStatus {
-    let written = match write(&arguments.folder) {
-        Ok(written) => written,
-        Err(error) => {
-            output::error(&output::chain(&error));
-            return ExitStatus::Failed;
-        }
-    };
+    let mut written = Vec::new();
+    let outcome = write(&arguments.folder, &mut written);
     let written: Vec<_> = written.iter().map(|path| path.display().to_string()).collect();
+    let next = written.last().map_or("portcullis.yaml", String::as_str);
+    let next = format!("next: `portcullis check {next}`, then edit it; each server is commented there");
+    // Also of a run that failed: what was written by then is in the way of the next.
     match arguments.format {
         Format::Json => output::json(&Written { written }),
-        Format::Text => {
-            for path in &written {
-                output::line(&output::safe(&format!("wrote {path}")));
-            }
-            let next = written.last().map_or("portcullis.yaml", String::as_str);
-            let next =
-                format!("next: `portcullis check {next}`, then edit it; each server is commented there");
-            output::note(&output::safe(&next));
-        }
+        Format::Text => written
+            .iter()
+            .for_each(|path| output::line(&output::safe(&format!("wrote {path}")))),
+    }
+    if let Err(error) = outcome {
+        output::error(&output::chain(&error));
+        return ExitStatus::Failed;
+    }
+    if arguments.format == Format::Text {
+        output::note(&output::safe(&next));
     }
     ExitStatus::Done
 }
 
-fn write(folder: &Path) -> Result<Vec<PathBuf>, StateError> {
+/// Writes into `folder`, and tells of each file when it is there.
+fn write(folder: &Path, written: &mut Vec<PathBuf>) -> Result<(), StateError> {
     for (name, _) in FILES {
         let path = folder.join(name);
         if path.symlink_metadata().is_ok() {
@@ -71,7 +71,6 @@ fn write(folder: &Path) -> Result<Vec<PathBuf>, StateError> {
     }
     create_folder(&folder.join("policies"), Privacy::Shared)?;
     create_folder(&folder.join("policies/compiled"), Privacy::Shared)?;
-    let mut written = Vec::new();
     for (name, content) in FILES {
         // `./` in front of each would be noise.
         let path = match folder {
@@ -81,7 +80,7 @@ fn write(folder: &Path) -> Result<Vec<PathBuf>, StateError> {
         write_new(&path, content.as_bytes(), Privacy::Shared)?;
         written.push(path);
     }
-    Ok(written)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -96,7 +95,7 @@ mod tests {
     #[test]
     fn what_is_written_is_good_and_nothing_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        write(folder.path()).unwrap();
+        write(folder.path(), &mut Vec::new()).unwrap();
         let config = folder.path().join("portcullis.yaml");
         let text = std::fs::read_to_string(&config).unwrap();
         let read = |text: String| {
@@ -121,7 +120,7 @@ mod tests {
             let formatted = portcullis::policy::format_policies(file).unwrap();
             assert_eq!(formatted, file.text, "{}: as `policy fmt` writes it", file.name);
         }
-        let again = write(folder.path()).unwrap_err();
+        let again = write(folder.path(), &mut Vec::new()).unwrap_err();
         assert!(matches!(again, StateError::Exists { .. }), "{again}");
         assert_eq!(std::fs::read_to_string(config).unwrap(), text);
     }

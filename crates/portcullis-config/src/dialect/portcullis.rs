@@ -83,9 +83,9 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
     }
     if twice || lost || (decides && (used.is_none() || hub.broken)) {
         sink.leave_deciding_unread();
-        if has_agents {
-            sink.leave_agents_unread();
-        }
+    }
+    if twice || lost || (has_agents && (used.is_none() || hub.broken)) {
+        sink.leave_agents_unread();
     }
     let (servers, profile) = used?;
     Some(DraftDocument {

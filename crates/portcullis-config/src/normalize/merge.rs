@@ -101,6 +101,7 @@ impl<'a> Merge<'a> {
         let settings = &mut self.normalized.settings;
         let may_be_ours = may_be_ours(document);
         settings.limits_unread |= may_be_ours;
+        settings.agents_unread |= may_be_ours;
         settings.retention_unclear = true;
         self.deciding_unread |= may_be_ours;
         self.normalized.diagnostics.extend(sink.finish());
@@ -132,6 +133,9 @@ impl<'a> Merge<'a> {
         let before = sink.errors();
         let context = Context::of(document, &draft, self.options, self.environment, sink);
         let broken = draft.hub.broken || sink.errors() > before;
+        if broken {
+            leave_deciding_unread(&draft.hub, sink);
+        }
         self.settings(&draft.hub, sink);
         let mut judgements = Vec::with_capacity(draft.servers.len());
         for server in &draft.servers {
@@ -301,6 +305,16 @@ impl<'a> Merge<'a> {
         );
         set(&mut blobs.retention, RETENTION, retention, sink);
         set(&mut blobs.session, "blobs.sessionSeconds", session, sink);
+    }
+}
+
+/// Of a document in which something that it says for all cannot be read, what decides on calls is not taken.
+fn leave_deciding_unread(hub: &HubDraft, sink: &mut Sink<'_>) {
+    if hub.policies.is_some() || hub.tier.is_some() || hub.agents.is_some() {
+        sink.leave_deciding_unread();
+    }
+    if hub.agents.is_some() {
+        sink.leave_agents_unread();
     }
 }
 

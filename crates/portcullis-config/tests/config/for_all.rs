@@ -251,6 +251,7 @@ fn servers_do_not_start_without_what_was_said_for_all_of_them() {
         ("{ci: robots}", "{ci: robots, ci: people}"),
         ("{ci: robots}", "robots"),
         ("timeoutMs: 5000", "timeoutMs: 0"),
+        ("timeoutMs: 5000", "profile: strict\n  timeoutMs: 1"),
         (
             "timeoutMs: 5000",
             "timeoutMs: 5000\n  profile: strict\n  x: 1\n  timeoutMs: 1",

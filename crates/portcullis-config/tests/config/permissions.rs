@@ -41,6 +41,21 @@ fn agents_that_cannot_be_read_are_told_apart_from_none() {
         ),
         (["mcp: {servers: [], tier: none_such}", good], true),
         (
+            ["mcp: {servers: [], agent: {bot: night}}", "mcp: {servers: []}"],
+            true,
+        ),
+        (
+            ["mcp: {servers: [], agents: {bot: night}", "mcp: {servers: []}"],
+            true,
+        ),
+        (
+            [
+                "mcp: {servers: []}\nmcp: {agents: {bot: night}}",
+                "mcp: {servers: []}",
+            ],
+            true,
+        ),
+        (
             ["mcp: {servers: [], tier: none_such}", "mcp: {servers: []}"],
             false,
         ),

@@ -46,7 +46,6 @@ async fn a_client_that_leaves_before_the_handshake_is_no_error() {
     client.leave().await.unwrap();
 }
 
-/// Report 55: whatever a tool is called, the client sees a name that fits, and the definition word for word.
 /// What a client sends is its own: an error names what it is, and holds none of it.
 #[tokio::test]
 async fn a_first_message_that_opens_nothing_is_told_without_its_content() {
@@ -64,6 +63,7 @@ async fn a_first_message_that_opens_nothing_is_told_without_its_content() {
     );
 }
 
+/// Report 55: whatever a tool is called, the client sees a name that fits, and the definition word for word.
 #[tokio::test]
 async fn tools_are_listed_under_aliases_with_their_own_definitions() {
     let long = "x".repeat(100);

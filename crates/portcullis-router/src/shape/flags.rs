@@ -23,12 +23,12 @@ pub struct ShapeFlags {
     pub invisible: usize,
     /// Halves of surrogate pairs, which are no text. The strings that hold them stay as they came.
     pub lone_surrogates: usize,
-    /// Blocks that should be binary and whose base64 is missing or invalid. They stay as they came.
+    /// Blocks that should be binary and whose base64 is missing or invalid. They stay, and are read as text.
     pub undecoded: usize,
     /// Binary blocks whose base64 was not canonical, or stood in a data URL, and was read all the same.
     pub lenient_base64: usize,
     /// Binary parts beyond the 1,024 of one result that go to the store, and texts beyond the 64 MiB of one that are
-    /// looked through for data URLs. They stay as they came.
+    /// looked through for data URLs. They stay as they came, but for a block's `_meta`.
     pub left_inline: usize,
     /// References to blobs that the server wrote itself. They name what it cannot have stored.
     pub foreign_references: usize,

@@ -17,6 +17,9 @@ use crate::transport::RawArguments;
 const ANNOTATION: &str = "x-mcp-header";
 const PREFIX: &str = "mcp-param-";
 
+/// How many headers the arguments of one tool may become: each is looked for in each call.
+const MOST: usize = 64;
+
 /// One property of a tool's input that goes out as a header too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ParamHeader {
@@ -47,6 +50,12 @@ pub(crate) fn param_headers(definition: &str) -> Result<Vec<ParamHeader>, String
     let shape: Shape = serde_json::from_str(definition).map_err(|error| error.to_string())?;
     let mut found = Vec::new();
     collect(&shape.input_schema, Some(&[]), &mut found)?;
+    if found.len() > MOST {
+        return Err(format!(
+            "`{ANNOTATION}` stands at {} of its properties, and {MOST} may have it",
+            found.len()
+        ));
+    }
     let mut names = HashSet::new();
     match found.iter().find(|header| !names.insert(header.name.clone())) {
         Some(twice) => Err(format!(
@@ -151,8 +160,12 @@ impl ParamCache {
         let Some(RawArguments(text)) = call.extensions.get::<RawArguments>() else {
             return headers;
         };
+        // They are long where anything is: read once for all of the headers.
+        let Some(arguments) = members(text) else {
+            return headers;
+        };
         for ParamHeader { path, name } in wanted.iter() {
-            if let Some(value) = at(text, path).and_then(header_value) {
+            if let Some(value) = at(&arguments, path).and_then(header_value) {
                 headers.insert(name, value);
             }
         }
@@ -165,13 +178,20 @@ impl ParamCache {
     }
 }
 
-/// What stands at `path` in the JSON text `arguments`, as it stands there: what was decided on is what a header says, so
+type Members<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
+
+fn members(text: &str) -> Option<Members<'_>> {
+    serde_json::from_str(text).ok()
+}
+
+/// What stands at `path` in `arguments`, JSON text, as it stands there: what was decided on is what a header says, so
 /// nothing is rounded, and no member is taken for the text in it.
-fn at<'a>(arguments: &'a str, path: &[String]) -> Option<&'a str> {
-    path.iter().try_fold(arguments, |text, key| {
-        let members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(text).ok()?;
-        members.get(key.as_str()).map(|value| value.get())
-    })
+fn at<'a>(arguments: &Members<'a>, path: &[String]) -> Option<&'a str> {
+    let (first, rest) = path.split_first()?;
+    rest.iter()
+        .try_fold(arguments.get(first.as_str())?.get(), |text, key| {
+            members(text)?.get(key.as_str()).map(|value| value.get())
+        })
 }
 
 /// A primitive value, JSON text, as a header: as it is, or in base64 where a header could not carry it unchanged.
@@ -203,6 +223,21 @@ mod tests {
     use rmcp::model::{CallToolRequest, CallToolRequestParams, RequestId};
 
     use super::*;
+
+    #[test]
+    fn a_tool_of_which_too_many_properties_go_into_headers_is_none() {
+        let property = |n: usize| format!(r#""p{n}":{{"type":"string","x-mcp-header":"H{n}"}}"#);
+        let of = |count: usize| {
+            let properties: Vec<_> = (0..count).map(property).collect();
+            param_headers(&tool(&format!("{{{}}}", properties.join(","))))
+        };
+        assert_eq!(of(MOST).unwrap().len(), MOST);
+        let told = of(MOST + 1).unwrap_err();
+        assert_eq!(
+            told,
+            "`x-mcp-header` stands at 65 of its properties, and 64 may have it"
+        );
+    }
 
     fn tool(properties: &str) -> String {
         format!(r#"{{"name":"t","inputSchema":{{"type":"object","properties":{properties}}}}}"#)

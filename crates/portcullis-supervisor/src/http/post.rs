@@ -2,7 +2,6 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -11,24 +10,19 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use portcullis_egress::{EgressError, GuardedResponse};
 use portcullis_wire::Limits;
 use rmcp::{
-    model::{
-        ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
-    },
+    model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId},
     transport::streamable_http_client::{
-        HttpStatusError, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
+        StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
     },
 };
 
 use super::{
     client::{
         Back, EVENT_STREAM, Failure, GuardedError, GuardedHttp, JSON, SESSION_ID, header_text, is_media_type,
-        login_needed,
     },
-    events::{Event, EventParser, EventSink, EventTooLarge},
     messages::Refused,
     outstanding::{left, ticket},
-    reply::{Stray, Translated, errors, translate, translate_message},
-    retry_after::retry_after,
+    reply::{Stray, Translated, translate_message},
     stream::{StreamOf, event_of},
 };
 use crate::{
@@ -38,18 +32,6 @@ use crate::{
 
 /// A header that the SDK sends in the eras that also have arguments in headers (SEP-2243).
 const METHOD_HEADER: &str = "mcp-method";
-
-/// How long the first event of an older server may take.
-const OLD_TRANSPORT_WAIT: Duration = Duration::from_secs(3);
-
-const OLD_TRANSPORT: &str = "the server speaks the HTTP+SSE transport of 2024-11-05, which is not supported: update it, \
-     or configure its url for streamable HTTP, which often ends in `/mcp`";
-
-/// How much of an error page is read for a person, in bytes.
-const DIAGNOSTIC_BYTES: usize = 4 << 10;
-
-/// How much of one is read that may hold a JSON-RPC error, in bytes.
-const REPORT_BYTES: usize = 1 << 20;
 
 impl GuardedHttp {
     /// Sends one message and reads the head of the answer. What a call's ticket is told follows from where it
@@ -235,76 +217,6 @@ impl GuardedHttp {
         Ok(StreamableHttpPostResponse::Sse(events.boxed(), session))
     }
 
-    /// An answer with an error status.
-    async fn refused(
-        &self,
-        answer: GuardedResponse,
-        message: &ClientJsonRpcMessage,
-        had_session: bool,
-        back: Back,
-    ) -> Result<StreamableHttpPostResponse, Failure> {
-        let status = answer.status();
-        let session = header_text(&answer, &SESSION_ID);
-        if let Some(failure) = login_needed(&answer) {
-            let challenge = header_text(&answer, &header::WWW_AUTHENTICATE).unwrap_or_default();
-            let reason = format!(
-                "the server answered with status {status} (`{}`)",
-                self.shown(&challenge)
-            );
-            self.terms.complaint.say(&format!("login needed: {reason}"));
-            self.tell(message, WireFault::LoginNeeded(reason));
-            self.forget(message);
-            return Err(failure);
-        }
-        let asks = header_text(&answer, &header::RETRY_AFTER);
-        let retry_after = self.left_alone(&answer);
-        let auth = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        let json = is_media_type(&answer, JSON) && !auth && status != StatusCode::TOO_MANY_REQUESTS;
-        let most = if json { REPORT_BYTES } else { DIAGNOSTIC_BYTES };
-        let body = answer.prefix(most).await;
-        let asked = request_id(message);
-        let reported = json.then(|| self.reported(&body, asked)).flatten();
-        if let Some(message) = reported {
-            return Ok(StreamableHttpPostResponse::Json(message, session));
-        }
-        let excerpt = body.get(..DIAGNOSTIC_BYTES).unwrap_or(&body);
-        let excerpt = self.shown(&String::from_utf8_lossy(excerpt));
-        let colon = if excerpt.is_empty() { "" } else { ": " };
-        let reason = format!("the server answered with status {status}{colon}{excerpt}");
-        if let Some(asked) = asked
-            && is_discover(message)
-            && status.is_client_error()
-            && !auth
-            && !had_session
-        {
-            // A server of the older era, which knows no `server/discover`.
-            self.outstanding.forget(asked);
-            let error = ErrorData::invalid_request(reason, None);
-            return Ok(StreamableHttpPostResponse::Json(
-                ServerJsonRpcMessage::error(error, Some(asked.clone())),
-                None,
-            ));
-        }
-        let reason = match is_initialize(message) && self.speaks_the_old_transport(status, back).await {
-            true => OLD_TRANSPORT.to_owned(),
-            false => reason,
-        };
-        let reason = match (&asks, is_overloaded(status)) {
-            (Some(asks), true) => format!("{reason}; it asks to be tried again after `{}`", self.shown(asks)),
-            _ => reason,
-        };
-        self.terms.complaint.say(&reason);
-        if is_listen(message) && status.is_server_error() {
-            self.standing_failed();
-        }
-        self.tell(message, fault_of(status, reason.clone(), retry_after));
-        self.forget(message);
-        if is_overloaded(status) || status.is_server_error() {
-            return Err(HttpStatusError::new(status.as_u16(), asks).into());
-        }
-        Err(StreamableHttpError::UnexpectedServerResponse(Cow::from(reason)))
-    }
-
     /// The server knows no such session and has done nothing: the call may go out again in a new one, once.
     fn session_lost(&self, message: &ClientJsonRpcMessage) {
         let Some(ticket) = ticket(message) else { return };
@@ -328,69 +240,6 @@ impl GuardedHttp {
         }
     }
 
-    /// Whether a server that refuses `initialize` offers the event stream of 2024-11-05 instead, whose first event
-    /// says where to post (MCP 2025-11-25, transports, backwards compatibility).
-    async fn speaks_the_old_transport(&self, status: StatusCode, back: Back) -> bool {
-        if !matches!(
-            status,
-            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
-        ) {
-            return false;
-        }
-        let Ok(mut request) = self.request(Method::GET, &back.uri, None, back.auth, back.headers) else {
-            return false;
-        };
-        request
-            .headers
-            .insert(header::ACCEPT, HeaderValue::from_static(EVENT_STREAM));
-        let look = async {
-            let answer = self.client.send(request).await.ok()?;
-            if !answer.status().is_success() || !is_media_type(&answer, EVENT_STREAM) {
-                return None;
-            }
-            let (mut parser, mut first) = (EventParser::new(DIAGNOSTIC_BYTES), FirstEvent::default());
-            let mut body = std::pin::pin!(answer.into_stream(Some(OLD_TRANSPORT_WAIT)));
-            loop {
-                parser.feed(&body.next().await?.ok()?, &mut first).ok()?;
-                if let Some(event) = first.event {
-                    return event.event;
-                }
-            }
-        };
-        let first = tokio::time::timeout(OLD_TRANSPORT_WAIT, look).await;
-        matches!(first, Ok(Some(event)) if event == "endpoint")
-    }
-
-    /// The JSON-RPC error in the body of an error status, for the request that was asked.
-    fn reported(&self, body: &[u8], asked: Option<&RequestId>) -> Option<ServerJsonRpcMessage> {
-        errors(body)
-            .filter_map(|frame| translate(frame, &self.outstanding))
-            .find_map(|translated| match translated {
-                Translated::Up(message, _) => Some(message),
-                Translated::Stray(stray) => {
-                    let waiting = self.outstanding.take(asked?)?;
-                    self.terms.counters.unusable();
-                    Some(stray.blame(waiting))
-                }
-                Translated::Back(_) => None,
-            })
-    }
-
-    /// Notes how long the server asks to be left alone, where it turns requests away.
-    pub(super) fn left_alone(&self, answer: &GuardedResponse) -> Option<Duration> {
-        if !is_overloaded(answer.status()) {
-            return None;
-        }
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a date of the server's is compared with the time of day"
-        )]
-        let wait = retry_after(answer.headers(), SystemTime::now())?;
-        self.terms.complaint.leave_alone(wait);
-        self.standing.leave_alone(wait);
-        Some(wait)
-    }
-
     /// The server carried a request out: what it said before is over.
     pub(super) fn answered(&self) {
         self.terms.complaint.withdraw();
@@ -405,13 +254,13 @@ impl GuardedHttp {
         }
     }
 
-    fn forget(&self, message: &ClientJsonRpcMessage) {
+    pub(super) fn forget(&self, message: &ClientJsonRpcMessage) {
         if let Some(id) = request_id(message) {
             self.outstanding.forget(id);
         }
     }
 
-    fn tell(&self, message: &ClientJsonRpcMessage, fault: WireFault) {
+    pub(super) fn tell(&self, message: &ClientJsonRpcMessage, fault: WireFault) {
         if let Some(ticket) = ticket(message) {
             ticket.fail(fault);
         }
@@ -433,44 +282,6 @@ impl GuardedHttp {
     }
 }
 
-/// The first event of a stream, without its data.
-#[derive(Default)]
-struct FirstEvent {
-    event: Option<Event>,
-    data_bytes: usize,
-}
-
-impl EventSink for FirstEvent {
-    fn data(&mut self, data: &[u8]) -> Result<(), EventTooLarge> {
-        self.data_bytes += data.len();
-        match self.data_bytes > DIAGNOSTIC_BYTES {
-            true => Err(EventTooLarge),
-            false => Ok(()),
-        }
-    }
-
-    fn event(&mut self, event: Event) {
-        self.event.get_or_insert(event);
-    }
-}
-
-/// What a call is told of an error status.
-fn fault_of(status: StatusCode, reason: String, retry_after: Option<Duration>) -> WireFault {
-    match status {
-        // With a challenge, a 403 wants a login as well; it is told apart before.
-        StatusCode::UNAUTHORIZED => WireFault::LoginNeeded(reason),
-        status if is_overloaded(status) => WireFault::Overloaded(reason, retry_after),
-        _ => WireFault::Unusable(reason),
-    }
-}
-
-fn is_overloaded(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-    )
-}
-
 fn settle(ticket: &Ticket, sent: bool, fault: Option<WireFault>) {
     if sent {
         ticket.sent()
@@ -482,21 +293,21 @@ fn settle(ticket: &Ticket, sent: bool, fault: Option<WireFault>) {
     }
 }
 
-fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+pub(super) fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Request(request) => Some(&request.id),
         _ => None,
     }
 }
 
-fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
+pub(super) fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::InitializeRequest(_)))
 }
 
-fn is_listen(message: &ClientJsonRpcMessage) -> bool {
+pub(super) fn is_listen(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)))
 }
 
-fn is_discover(message: &ClientJsonRpcMessage) -> bool {
+pub(super) fn is_discover(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)))
 }

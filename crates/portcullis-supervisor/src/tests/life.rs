@@ -529,8 +529,17 @@ async fn what_cannot_be_started_says_why() {
     std::fs::write(&script, "#! /nowhere/python -u\nprint()\n").unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let orphan = stdio("orphan", &script, &[]);
-    let mut rig = Rig::start([unset, missing, bare, relative, homeless, filed, orphan]).await;
-    for _ in 0..7 {
+    // What it is given may be a word that the hub has use for as well.
+    let mut wordy = stdio(
+        "wordy",
+        Path::new("/bin/sh"),
+        &["-c", "echo no server >&2; exit 3"],
+    );
+    if let TransportSpec::Stdio(stdio) = &mut wordy.transport {
+        stdio.env.insert("ROLE".to_owned(), Template::literal("server"));
+    }
+    let mut rig = Rig::start([unset, missing, bare, relative, homeless, filed, orphan, wordy]).await;
+    for _ in 0..8 {
         let (server, reason) = loop {
             if let SupervisorEvent::State {
                 server,
@@ -552,6 +561,7 @@ async fn what_cannot_be_started_says_why() {
             "filed" => {
                 "cannot start `/bin/sh`: its working directory `/bin/sh` cannot be entered: Not a directory"
             }
+            "wordy" => "the server ended (exit status: 3); it wrote `no [redacted]`",
             "orphan" => "the file is there, but what its first line names, `/nowhere/python -u`, is not",
             _ => "cannot start `/nowhere/to/be/found`: No such file",
         };

@@ -180,7 +180,7 @@ async fn a_long_burst_of_changes_costs_two_listings() {
 #[tokio::test]
 async fn listings_that_are_over_leave_nothing_behind() {
     let changes = Behaviour::ListChanged {
-        count: 4,
+        count: 8,
         interval_ms: 700,
     };
     let script = three(Paging::Whole).tool(Tool::new("change", changes));
@@ -194,7 +194,8 @@ async fn listings_that_are_over_leave_nothing_behind() {
     rig.call("s", "a", "{}").await.unwrap();
     let before = tasks(&rig).await;
     rig.call("s", "change", "{}").await.unwrap();
-    while rig.tools("s").await.0 < first + 4 {}
+    // On a slow machine some of the changes may fall together.
+    while rig.tools("s").await.0 < first + 3 {}
     let after = tasks(&rig).await;
     // The last listing, and the time to look again.
     assert!(after <= before + 2, "{before} tasks became {after}");

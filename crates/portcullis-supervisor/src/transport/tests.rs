@@ -9,8 +9,9 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientNotification, JsonRpcResponse, ListToolsRequest,
+    ClientNotification, ErrorCode, JsonRpcResponse, ListToolsRequest, RequestId, ServerResult,
 };
+use serde_json::Value;
 use tokio::{
     io::{
         AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex, sink,
@@ -20,6 +21,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::ticket::WireFault;
 
 mod floods;
 mod strings;

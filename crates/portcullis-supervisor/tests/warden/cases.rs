@@ -11,7 +11,7 @@ use std::{
 };
 
 use portcullis_config::{NoEnvironment, StdioSpec};
-use portcullis_supervisor::{GroupSpawner, SpawnPlan, Spawner, StopSequence, WardenSpawner};
+use portcullis_supervisor::{SpawnPlan, Spawner, StopSequence, WardenSpawner};
 use portcullis_warden::Program;
 
 use crate::{
@@ -35,7 +35,8 @@ pub(crate) fn all() -> impl Iterator<Item = (String, Box<dyn FnOnce() + UnwindSa
     endings.chain([(missing, Box::new(name_what_is_missing) as Case)])
 }
 
-/// Each spawner says whether it is the program that is missing, its interpreter or its working directory.
+/// Whether it is the program that is missing, its interpreter or its working directory. Without a warden the tests of the
+/// crate look at that.
 fn name_what_is_missing() {
     let folder = std::env::temp_dir().join(new_mark());
     fs::create_dir(&folder).unwrap();
@@ -47,40 +48,32 @@ fn name_what_is_missing() {
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(async {
-        let spawners: [&dyn Spawner; 2] = [&GroupSpawner, &WardenSpawner::new(Program::Itself)];
-        for spawner in spawners {
-            for (program, cwd, told) in [
-                (Path::new("/bin/true"), missing.clone(), "its working directory `"),
-                (Path::new("/bin/true"), script.clone(), "its working directory `"),
-                (&missing, folder.clone(), "No such file"),
-                (&missing, missing.clone(), "its working directory `"),
-                (
-                    &script,
-                    folder.clone(),
-                    "what its first line names, `/nowhere/to/be/found`, is not",
-                ),
-            ] {
-                let none: [&str; 0] = [];
-                let spec = StdioSpec {
-                    cwd: Some(cwd.clone()),
-                    ..StdioSpec::new(program, none)
-                };
-                let plan = SpawnPlan::resolve(&spec, &NoEnvironment).unwrap();
-                let error = match spawner.spawn(&plan, StopSequence::default()).await {
-                    Ok(_) => panic!("{spawner:?} started {program:?} in {cwd:?}"),
-                    Err(error) => error.to_string(),
-                };
-                assert!(error.contains(told), "{spawner:?}: {error}");
-                let names_folder = error.contains(&format!("`{}`", cwd.display()));
-                assert_eq!(
-                    names_folder,
-                    told.starts_with("its working"),
-                    "{spawner:?}: {error}"
-                );
-            }
-        }
-    });
+    let spawner = WardenSpawner::new(Program::Itself);
+    for (program, cwd, told) in [
+        (Path::new("/bin/true"), &missing, "its working directory `"),
+        (Path::new("/bin/true"), &script, "its working directory `"),
+        (&missing, &folder, "No such file"),
+        (&missing, &missing, "its working directory `"),
+        (
+            &script,
+            &folder,
+            "what its first line names, `/nowhere/to/be/found`, is not",
+        ),
+    ] {
+        let none: [&str; 0] = [];
+        let spec = StdioSpec {
+            cwd: Some(cwd.clone()),
+            ..StdioSpec::new(program, none)
+        };
+        let plan = SpawnPlan::resolve(&spec, &NoEnvironment).unwrap();
+        let error = match runtime.block_on(spawner.spawn(&plan, StopSequence::default())) {
+            Ok(_) => panic!("{program:?} started in {cwd:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains(told), "{error}");
+        let names_folder = error.contains(&format!("`{}`", cwd.display()));
+        assert_eq!(names_folder, told.starts_with("its working"), "{error}");
+    }
     fs::remove_dir_all(&folder).unwrap();
 }
 
