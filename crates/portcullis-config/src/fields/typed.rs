@@ -4,7 +4,7 @@ use super::{Fields, member_path};
 use crate::{
     Code, Fate,
     source::{Sink, quote},
-    value::{Member, Node, Spanned, Value},
+    value::{Member, Node, Span, Spanned, Value},
 };
 
 /// A name and its value, each with its place.
@@ -14,7 +14,7 @@ pub(crate) struct Pair {
     pub(crate) value: Spanned<String>,
 }
 
-impl Fields<'_> {
+impl<'t> Fields<'t> {
     pub(crate) fn text(&mut self, name: &'static str, sink: &mut Sink<'_>) -> Option<Spanned<String>> {
         let member = self.take(name)?;
         match &member.value.node {
@@ -65,6 +65,21 @@ impl Fields<'_> {
         }
     }
 
+    /// A number as it was written, and where.
+    fn written_number(
+        &mut self,
+        name: &'static str,
+        help: &str,
+        sink: &mut Sink<'_>,
+    ) -> Option<(&'t str, Span)> {
+        let member = self.take(name)?;
+        if let Node::Number(text) = &member.value.node {
+            return Some((text, member.value.span));
+        }
+        wrong_type(name, "a number", &member.value, help, sink);
+        None
+    }
+
     /// A whole number from 1 to `max`.
     pub(crate) fn number(
         &mut self,
@@ -72,18 +87,7 @@ impl Fields<'_> {
         max: u64,
         sink: &mut Sink<'_>,
     ) -> Option<Spanned<u64>> {
-        let member = self.take(name)?;
-        let span = member.value.span;
-        let Node::Number(text) = &member.value.node else {
-            wrong_type(
-                name,
-                "a number",
-                &member.value,
-                "write a whole number, without quotes",
-                sink,
-            );
-            return None;
-        };
+        let (text, span) = self.written_number(name, "write a whole number, without quotes", sink)?;
         match text.parse::<u64>() {
             Ok(value) if (1..=max).contains(&value) => Some(Spanned { value, span }),
             _ => {
@@ -106,13 +110,8 @@ impl Fields<'_> {
         max: u64,
         sink: &mut Sink<'_>,
     ) -> Option<Spanned<u64>> {
-        let member = self.take(name)?;
-        let span = member.value.span;
-        let Node::Number(text) = &member.value.node else {
-            let help = "write a number of seconds, without quotes";
-            wrong_type(name, "a number", &member.value, help, sink);
-            return None;
-        };
+        let help = "write a number of seconds, without quotes";
+        let (text, span) = self.written_number(name, help, sink)?;
         let value = milliseconds(text).filter(|value| (1..=max).contains(value));
         if value.is_none() {
             let message = format!("`{name}` is {}", quote(text));

@@ -63,13 +63,9 @@ impl Server {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let (all, answer) = (Arc::clone(&all), Arc::clone(&answer));
                 tokio::spawn(async move {
-                    let mut bytes = Vec::new();
-                    while !whole(&bytes) {
-                        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
-                            return;
-                        }
-                    }
-                    let request = String::from_utf8_lossy(&bytes).into_owned();
+                    let Some(request) = request_of(&mut stream).await else {
+                        return;
+                    };
                     let reply = answer(&request);
                     all.lock().unwrap().push(request);
                     let _ = stream.write_all(&reply).await;
@@ -97,6 +93,17 @@ impl Server {
     fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
+}
+
+/// One whole request; none where the connection ends before.
+async fn request_of(stream: &mut tokio::net::TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    while !whole(&bytes) {
+        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+            return None;
+        }
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn whole(bytes: &[u8]) -> bool {

@@ -20,13 +20,9 @@ async fn asking(ask: &'static str) -> (SocketAddr, Arc<Mutex<usize>>) {
         while let Ok((mut stream, _)) = listener.accept().await {
             let counted = Arc::clone(&counted);
             tokio::spawn(async move {
-                let mut bytes = Vec::new();
-                while !whole(&bytes) {
-                    if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
-                        return;
-                    }
-                }
-                let request = String::from_utf8_lossy(&bytes).into_owned();
+                let Some(request) = request_of(&mut stream).await else {
+                    return;
+                };
                 if request.starts_with("GET") {
                     let head = format!("HTTP/1.1 200 OK\r\n{EVENTS}\r\nconnection: close\r\n\r\n");
                     stream.write_all(head.as_bytes()).await.unwrap();
@@ -80,7 +76,7 @@ async fn of_requests_that_cannot_be_read_a_few_are_answered_at_once() {
             .noise
             < 10_000
         {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(super::supervised::WAIT, dropped)
