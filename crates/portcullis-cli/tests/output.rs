@@ -1,4 +1,4 @@
-//! What becomes of a result that cannot be printed, and of what is printed of others.
+//! What becomes of a result that cannot be printed or is not whole, and of what is printed of others.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -90,4 +90,34 @@ fn a_log_that_cannot_be_had_as_it_is_asked_for_is_told() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.contains("PORTCULLIS_LOG is no filter"), "{told}");
     assert_eq!(output.status.code(), Some(4), "{told}");
+}
+
+/// What `init` wrote before it failed is in the way of the next `init`, so it is told.
+#[test]
+fn what_init_wrote_before_it_failed_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("policies")).unwrap();
+    // A folder in which nobody can create a file, not even root.
+    std::os::unix::fs::symlink("/proc", folder.path().join("policies/compiled")).unwrap();
+    for format in ["text", "json"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_portcullis"))
+            .args(["init", "--format", format])
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        let (printed, told) = (
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        );
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("policies/compiled/tools.rules.cedar"), "{told}");
+        assert!(!told.contains("next:"), "{told}");
+        let written = folder.path().join("policies/tools.rules");
+        assert!(
+            written.exists() && printed.contains("policies/tools.rules"),
+            "{printed}"
+        );
+        assert!(!printed.contains("portcullis.yaml"), "{printed}");
+        std::fs::remove_file(written).unwrap();
+    }
 }

@@ -82,6 +82,15 @@ fn scripted(script: &Script) -> ServerSpec {
     of_older_era(&script.name, stdio)
 }
 
+/// The same, given a key in its environment.
+fn given(script: &Script, key: &str) -> ServerSpec {
+    let mut spec = scripted(script);
+    if let TransportSpec::Stdio(stdio) = &mut spec.transport {
+        stdio.env.insert("API_KEY".to_owned(), Template::literal(key));
+    }
+    spec
+}
+
 /// A running supervisor, and what it has told so far.
 struct Rig {
     supervisor: Supervisor,

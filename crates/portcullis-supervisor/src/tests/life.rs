@@ -613,12 +613,7 @@ async fn no_error_of_a_handshake_shows_what_the_server_was_given() {
         code: -32000,
         message: "bad key s3cret-canary".to_owned(),
     });
-    let mut spec = scripted(&refusing);
-    if let TransportSpec::Stdio(stdio) = &mut spec.transport {
-        let key = Template::literal("s3cret-canary");
-        stdio.env.insert("API_KEY".to_owned(), key);
-    }
-    let mut rig = Rig::start([spec]).await;
+    let mut rig = Rig::start([given(&refusing, "s3cret-canary")]).await;
     let (reason, _) = rig.until("s", "backing_off").await;
     assert!(reason.contains("bad key [redacted]"), "{reason}");
     assert!(!reason.contains("canary"), "{reason}");

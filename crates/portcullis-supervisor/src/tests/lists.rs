@@ -5,6 +5,21 @@ use portcullis_testkit::{Behaviour, ListReply, Page, Paging, Shown, Tool};
 use super::*;
 use crate::server::ServerMessage;
 
+/// A log whose lines a test may wait for.
+#[derive(Clone)]
+struct Log(mpsc::UnboundedSender<String>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.send(String::from_utf8_lossy(line).into_owned());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 fn page(at: Option<&str>, tools: &[usize], next: Option<&str>) -> Page {
     Page {
         at: at.map(str::to_owned),
@@ -199,6 +214,45 @@ async fn listings_that_are_over_leave_nothing_behind() {
     let after = tasks(&rig).await;
     // The last listing, and the time to look again.
     assert!(after <= before + 2, "{before} tasks became {after}");
+}
+
+/// A list that fails while the server runs is told in the log alone, and that is read by others than the server's owner.
+#[tokio::test]
+async fn a_new_list_that_fails_is_logged_without_secrets() {
+    let (tell, mut lines) = mpsc::unbounded_channel();
+    let log = Log(tell);
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || log.clone());
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
+    let change = Behaviour::ListChanged {
+        count: 1,
+        interval_ms: 0,
+    };
+    let script =
+        three(Paging::Whole)
+            .tool(Tool::new("change", change))
+            .list_reply(ListReply::ErrorAfterChange {
+                code: -32000,
+                message: "bad key s3cret-canary".to_owned(),
+            });
+    let mut rig = Rig::start([given(&script, "s3cret-canary")]).await;
+    let (_, list) = rig.tools("s").await;
+    rig.call("s", "change", "{}").await.unwrap();
+    let failed = async {
+        loop {
+            let line = lines.recv().await.unwrap();
+            if line.contains("a new listing failed") {
+                break line;
+            }
+        }
+    };
+    let line = timeout(PATIENCE, failed).await.unwrap();
+    assert!(line.contains("bad key [redacted]"), "{line}");
+    assert!(!line.contains("canary"), "{line}");
+    // What was known stays, and can be called.
+    assert_eq!(names(&list), ["a", "b", "c", "change"]);
+    rig.call("s", "a", "{}").await.unwrap();
 }
 
 /// A list that is fresh for a while only is made anew by itself.

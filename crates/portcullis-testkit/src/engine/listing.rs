@@ -25,7 +25,10 @@ impl Engine {
                 self.sink.line(self.page_frame(request));
                 return Flow::Exit(*code);
             }
-            ListReply::Error { code, message } => {
+            ListReply::ErrorAfterChange { .. } if !self.state().changed => {
+                self.sink.line(self.page_frame(request));
+            }
+            ListReply::Error { code, message } | ListReply::ErrorAfterChange { code, message } => {
                 self.sink.line(error_frame(request.id, *code, message, None))
             }
             ListReply::AfterMs(ms) => {

@@ -260,6 +260,14 @@ pub enum ListReply {
         /// The error's message.
         message: String,
     },
+    /// It is answered until the tools change ([`Behaviour::ListChanged`](crate::Behaviour::ListChanged)), and then with
+    /// an error.
+    ErrorAfterChange {
+        /// JSON-RPC error code.
+        code: i64,
+        /// The error's message.
+        message: String,
+    },
     /// It is answered with this raw JSON as `result`.
     Raw(String),
     /// The server ends when it is asked.

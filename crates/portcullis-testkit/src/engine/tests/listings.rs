@@ -249,6 +249,24 @@ fn modern_clients_hear_of_changes_where_they_listen() {
 }
 
 #[test]
+fn a_list_that_fails_once_the_tools_have_changed() {
+    let error = ListReply::ErrorAfterChange {
+        code: -32603,
+        message: "no list any more".into(),
+    };
+    let mut session = Session::open(&changing(1).list_reply(error));
+    check(&mut session, None, json!({"tools": [0, 1]}));
+    session.call("1", "{}");
+    assert_eq!(session.line(), format!("{LIST_CHANGED}\n").into_bytes());
+    session.reply();
+    session.send(r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#);
+    assert_eq!(
+        session.reply()["error"],
+        json!({"code": -32603, "message": "no list any more"})
+    );
+}
+
+#[test]
 fn a_server_that_ends_in_its_listing() {
     let list = r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#;
     let mut session = Session::open(&three().list_reply(ListReply::Exit { code: 5 }));
