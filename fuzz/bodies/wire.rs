@@ -67,7 +67,7 @@ fn check_frames(frames: &[Frame], data: &[u8], limits: Limits) {
                     check_raw(data, limits.max_depth);
                 }
             }
-            Frame::Unusable { reason, .. } => {
+            Frame::Unusable { reason, .. } | Frame::BadRequest { reason, .. } => {
                 let text = reason.to_string();
                 check_printable(&text, 400);
                 assert!(!text.is_empty() && !reason.code().is_empty());

@@ -13,6 +13,15 @@ pub enum Frame {
         /// where `jsonrpc` was missing or wrong or the id was written as `7.0`.
         message: Box<str>,
     },
+    /// A request of the peer that cannot be read whole. To be answered with an error: whoever sent it waits.
+    BadRequest {
+        /// Its id; the answer carries it back. It is the peer's own, and blames no call of ours.
+        id: Id,
+        /// Its method.
+        method: String,
+        /// What is wrong: [`Unusable::TooDeep`] or [`Unusable::Duplicate`].
+        reason: Unusable,
+    },
     /// A notification of the peer.
     Notification {
         /// Its method.

@@ -4,7 +4,8 @@
 //! A [`Decoder`] is fed chunks that end anywhere and gives [`Frame`]s. A message passes as raw JSON text, so
 //! big numbers and unknown members survive word for word. A reply that cannot be used comes out as
 //! [`Frame::Unusable`], with the id where one could be read and the reason, so that its caller hears of it at
-//! once; a banner, a log line or a blank line is [`Frame::Noise`] or nothing.
+//! once; a request that cannot be read whole is a [`Frame::BadRequest`], so that its sender does; a banner, a log line
+//! or a blank line is [`Frame::Noise`] or nothing.
 //!
 //! What it takes for what:
 //!

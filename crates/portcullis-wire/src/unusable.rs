@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// Why a reply cannot be used. The text says what the server sent; the code is stable.
+/// Why a reply cannot be used, or a request not be read. The text says what the peer sent; the code is stable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unusable {
     /// The line is not UTF-8.
@@ -96,13 +96,13 @@ impl fmt::Display for Unusable {
             Self::BrokenOff => f.write_str(
                 "the reply is broken off at the end of its line: a raw newline stands in it, or the rest never came",
             ),
-            Self::TooDeep { limit } => write!(f, "the reply is nested deeper than {limit} levels"),
+            Self::TooDeep { limit } => write!(f, "the message is nested deeper than {limit} levels"),
             Self::NoId => f.write_str("the reply has no `id`"),
             Self::NullId => f.write_str("the `id` of the reply is null"),
             Self::BadId { id } => {
                 write!(f, "the `id` of the reply is `{id}`, neither a string nor a whole number of 64 bits")
             }
-            Self::Duplicate { member } => write!(f, "`{member}` stands twice in the reply, with two values"),
+            Self::Duplicate { member } => write!(f, "`{member}` stands twice in the message, with two values"),
             Self::ResultAndError => f.write_str("the reply has both `result` and `error`"),
             Self::NoResultNorError => f.write_str("the reply has neither `result` nor `error`"),
             Self::MethodInReply => f.write_str("the reply has a `method`, as only a request may"),

@@ -46,6 +46,32 @@ async fn a_client_that_leaves_before_the_handshake_is_no_error() {
     client.leave().await.unwrap();
 }
 
+/// A client waits for the answer to each of its requests, and knows it by its id.
+#[tokio::test]
+async fn a_request_that_cannot_be_read_whole_is_answered_by_its_id() {
+    let mut client = Client::legacy(&Script::new("s"), "allow mcp.*\n").await;
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    let answer = client.ask(&call(41, "t", &deep)).await;
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!(41), &json!(-32600)),
+        "{answer}"
+    );
+    assert_eq!(
+        answer["error"]["message"],
+        "the message is nested deeper than 127 levels"
+    );
+    let answer = client
+        .ask(r#"{"jsonrpc":"2.0","id":42,"method":"ping","params":{},"params":{"a":1}}"#)
+        .await;
+    assert_eq!(answer["id"], 42, "{answer}");
+    assert_eq!(
+        client.ask(&request(json!(43), "ping", &json!({}))).await["id"],
+        43
+    );
+    client.leave().await.unwrap();
+}
+
 /// What a client sends is its own: an error names what it is, and holds none of it.
 #[tokio::test]
 async fn a_first_message_that_opens_nothing_is_told_without_its_content() {

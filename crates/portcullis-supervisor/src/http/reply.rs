@@ -103,6 +103,7 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
             Ok(message) => Translated::Up(message, None),
             Err(error) => Translated::Back(refusal(id, &method, &error)),
         }),
+        Frame::BadRequest { id, method, reason } => Some(Translated::Back(refusal(id, &method, &reason))),
         Frame::Notification { method, .. } if !is_heeded(&method) => {
             outstanding.counters.unheeded();
             None
@@ -227,6 +228,25 @@ mod tests {
             assert_eq!(errors.len(), found);
             assert!(errors.iter().all(|frame| matches!(frame, Frame::Error { .. })));
         }
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_read_whole_is_refused_by_its_id() {
+        let frame = Frame::BadRequest {
+            id: Id::Number(5),
+            method: "elicitation/create".to_owned(),
+            reason: portcullis_wire::Unusable::TooDeep { limit: 127 },
+        };
+        let Some(Translated::Back(ClientJsonRpcMessage::Error(refusal))) =
+            translate(frame, &Outstanding::default())
+        else {
+            panic!("it is answered")
+        };
+        assert_eq!(refusal.id, Some(RequestId::Number(5)));
+        assert!(
+            refusal.error.message.contains("nested deeper than 127"),
+            "{refusal:?}"
+        );
     }
 
     #[test]

@@ -32,6 +32,7 @@ impl<R> StdioTransport<R> {
                 Ok(message) => self.inbound.push_back(message),
                 Err(error) => self.refuse(id, &method, &error),
             },
+            Frame::BadRequest { id, method, reason } => self.refuse(id, &method, &reason),
             Frame::Notification { method, .. } if !is_heeded(&method) => {
                 self.counters.unheeded();
             }

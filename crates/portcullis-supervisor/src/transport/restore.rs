@@ -30,7 +30,9 @@ pub(crate) fn claim(frame: &Frame, strings: &mut Strings) -> Vec<LongString> {
             claimed.append(&mut strings.claim(error.data.as_deref().unwrap_or_default()));
             claimed
         }
-        Frame::Unusable { .. } | Frame::Noise { .. } | Frame::Overlong { .. } => Vec::new(),
+        Frame::BadRequest { .. } | Frame::Unusable { .. } | Frame::Noise { .. } | Frame::Overlong { .. } => {
+            Vec::new()
+        }
     }
 }
 

@@ -578,6 +578,33 @@ impl Rig {
     }
 }
 
+/// Whoever sent it waits for an answer. Its id is the server's own, whatever call of ours has the same.
+#[tokio::test]
+async fn a_request_that_cannot_be_read_whole_is_refused_and_blames_no_call() {
+    let mut rig = Rig::new();
+    let ticket = rig.call(7).await;
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    rig.say(&format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{deep}}}"#
+    ))
+    .await;
+    rig.say(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#).await;
+    assert_eq!(rig.next().await, (RequestId::Number(7), Ok("{}".to_owned())));
+    assert!(ticket.fault().is_none());
+    assert_eq!(rig.count(), [0, 0, 0]);
+    let answer: Value = serde_json::from_str(&rig.hear().await).unwrap();
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&7.into(), &(-32602).into())
+    );
+    let told = answer["error"]["message"].as_str().unwrap();
+    assert!(
+        told.contains("elicitation/create") && told.contains("nested deeper"),
+        "{told}"
+    );
+    rig.assert_lives().await;
+}
+
 /// Report 17: a line without end fails the server, and does not fill the memory.
 #[tokio::test]
 async fn an_overlong_line_ends_the_connection() {

@@ -19,7 +19,7 @@ pub(super) struct Envelope<'a> {
     pub(super) error: Option<&'a RawValue>,
     /// Whether there are members that JSON-RPC does not know.
     pub(super) others: bool,
-    /// A member that stands twice with two values.
+    /// A member that stands twice with two values; `id` where that is one of several.
     pub(super) duplicate: Option<&'static str>,
 }
 
@@ -109,7 +109,12 @@ impl<'a> Envelope<'a> {
             }
         };
         match slot {
-            Some(first) if first.get() != value.get() => self.duplicate = Some(name),
+            Some(first) if first.get() != value.get() => {
+                // Which request it belongs to is in doubt then, and what else is wrong does not matter.
+                if self.duplicate != Some("id") {
+                    self.duplicate = Some(name);
+                }
+            }
             _ => *slot = Some(value),
         }
     }

@@ -148,14 +148,26 @@ fn request(envelope: &Envelope<'_>, text: &str, max_depth: usize) -> Option<Fram
         Some(IdValue::Null) if method.starts_with("notifications/") => None,
         Some(IdValue::Null | IdValue::Bad) => return None,
     };
-    if !marked || envelope.duplicate.is_some() || nesting::exceeds(text, max_depth.min(MAX_REQUEST_DEPTH)) {
+    if !marked {
         return None;
     }
-    let message = whole_message(envelope, id.as_ref(), text);
-    Some(match id {
-        Some(id) => Frame::Request { id, method, message },
-        None => Frame::Notification { method, message },
-    })
+    let limit = max_depth.min(MAX_REQUEST_DEPTH);
+    let wrong = match envelope.duplicate {
+        Some(member) => Some(Unusable::Duplicate { member }),
+        None => nesting::exceeds(text, limit).then_some(Unusable::TooDeep { limit }),
+    };
+    match (wrong, id) {
+        (None, id) => {
+            let message = whole_message(envelope, id.as_ref(), text);
+            Some(match id {
+                Some(id) => Frame::Request { id, method, message },
+                None => Frame::Notification { method, message },
+            })
+        }
+        // Nobody waits for an answer, or of two ids either may be the one that is waited with.
+        (Some(_), None) | (Some(Unusable::Duplicate { member: "id" }), _) => None,
+        (Some(reason), Some(id)) => Some(Frame::BadRequest { id, method, reason }),
+    }
 }
 
 /// `text` where its envelope is as JSON-RPC wants it; else the message written anew from its members.

@@ -98,6 +98,9 @@ fn show(frame: &Frame) -> String {
     let named = |id: &Option<Id>| id.as_ref().map_or("none".to_owned(), ToString::to_string);
     match frame {
         Frame::Request { id, method, message } => format!("request {id} {method} {message}"),
+        Frame::BadRequest { id, method, reason } => {
+            format!("bad request {id} {method} {}: {reason}", reason.code())
+        }
         Frame::Notification { method, message } => format!("notification {method} {message}"),
         Frame::Response { id, result } => format!("response {id} {result}"),
         Frame::Error {
@@ -229,7 +232,7 @@ fn report_18_ids_of_every_kind() {
         (br#"{"jsonrpc":"2.0","id":"7","result":{}}"#, "response \"7\" {}"),
         (
             br#"{"jsonrpc":"2.0","id":7,"id":8,"result":{}}"#,
-            "unusable none duplicate_member: `id` stands twice in the reply, with two values",
+            "unusable none duplicate_member: `id` stands twice in the message, with two values",
         ),
     ]);
 }
@@ -282,7 +285,7 @@ fn report_18_replies_of_a_wrong_shape() {
         ),
         (
             br#"{"jsonrpc":"2.0","id":7,"result":1,"result":2}"#,
-            "unusable 7 duplicate_member: `result` stands twice in the reply, with two values",
+            "unusable 7 duplicate_member: `result` stands twice in the message, with two values",
         ),
         (
             br#"{"jsonrpc":"2.0","id":7,"method":"a/b","result":2}"#,
@@ -297,7 +300,7 @@ fn report_18_a_reply_that_is_nested_too_deep() {
     let line = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{open}{close}}}"#);
     check(
         line,
-        &["unusable 7 too_deep: the reply is nested deeper than 128 levels"],
+        &["unusable 7 too_deep: the message is nested deeper than 128 levels"],
     );
 }
 
@@ -459,6 +462,49 @@ fn requests_come_out_as_their_reader_wants_them() {
     ] {
         check(line, &[expected]);
     }
+}
+
+/// Whoever sent it waits for an answer; a notification is not answered, and with two ids there is none to answer.
+#[test]
+fn a_request_that_cannot_be_read_whole_is_answered() {
+    let deep = |head: &str, levels: usize| {
+        let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+        format!(r#"{{"jsonrpc":"2.0",{head}"method":"a/b","params":{open}{close}}}"#)
+    };
+    check(
+        deep(r#""id":7,"#, 127),
+        &["bad request 7 a/b too_deep: the message is nested deeper than 127 levels"],
+    );
+    for (members, member) in [
+        (r#""id":7,"method":"a/b","params":{},"params":{"a":1}"#, "params"),
+        (r#""method":"a/b","method":"c/d","id":7"#, "method"),
+    ] {
+        check(
+            format!(r#"{{"jsonrpc":"2.0",{members}}}"#),
+            &[&format!(
+                "bad request 7 a/b duplicate_member: `{member}` stands twice in the message, with two values"
+            )],
+        );
+    }
+    check(
+        r#"{"jsonrpc":"2.0","id":7,"id":8,"result":1,"result":2}"#,
+        &["unusable none duplicate_member: `id` stands twice in the message, with two values"],
+    );
+    for line in [
+        deep("", 127),
+        r#"{"jsonrpc":"2.0","id":7,"id":8,"method":"a/b"}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":7,"id":8,"method":"a/b","params":1,"params":2}"#.to_owned(),
+    ] {
+        assert!(
+            matches!(decode(line.as_bytes(), 7)[..], [Frame::Noise { .. }]),
+            "{line}"
+        );
+    }
+    // One level less is a request as any other.
+    assert!(matches!(
+        decode(deep(r#""id":7,"#, 126).as_bytes(), 7)[..],
+        [Frame::Request { .. }]
+    ));
 }
 
 #[test]
