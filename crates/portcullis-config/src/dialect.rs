@@ -18,7 +18,7 @@ mod goose;
 mod mcp_servers;
 mod opencode;
 mod placeholders;
-mod portcullis;
+pub(crate) mod portcullis;
 mod vscode;
 mod zed;
 
@@ -252,9 +252,11 @@ fn shape_of_mcp(mcp: &Member, root: &Object, json: bool) -> Option<Dialect> {
     };
     if let Some(servers) = object.get("servers") {
         return match &servers.value.node {
+            // That must not be lost for a list that was forgotten.
+            _ if speaks_for_all_documents(object) => Some(Dialect::Portcullis),
             Node::Object(_) if of_opencode(&servers.value) => Some(Dialect::Opencode),
             // In YAML the list was forgotten; the editor's settings are JSON.
-            Node::Object(_) if json && !has_limits(object) => Some(Dialect::VsCode),
+            Node::Object(_) if json => Some(Dialect::VsCode),
             _ => Some(Dialect::Portcullis),
         };
     }
@@ -265,9 +267,11 @@ fn shape_of_mcp(mcp: &Member, root: &Object, json: bool) -> Option<Dialect> {
     (!beside).then_some(Dialect::Portcullis)
 }
 
-/// Whether it has what no other client has, and what must not be lost.
-fn has_limits(mcp: &Object) -> bool {
-    ["results", "blobs"].iter().any(|key| mcp.get(key).is_some())
+/// Whether it says what holds for the servers of all documents, as no other client's does.
+fn speaks_for_all_documents(mcp: &Object) -> bool {
+    portcullis::OF_ALL_DOCUMENTS
+        .iter()
+        .any(|key| mcp.get(key).is_some())
 }
 
 fn of_gemini(mcp: &Value) -> bool {

@@ -261,13 +261,20 @@ pub(crate) fn tell_all(path: &str, value: &Value, fate: &Fate, sink: &mut Sink<'
     }
 }
 
-/// The name that was most likely meant: another spelling of the same words, or at most a third of it off.
+/// The name that was most likely meant: another spelling of the same words, one of them for several, or at most a third
+/// of it off.
 fn near(key: &str, names: &[&'static str]) -> Option<&'static str> {
     const LONGEST: usize = 40;
     if key.len() > LONGEST {
         return None;
     }
-    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
+    let plain = |text: &str| {
+        let plain = text.to_lowercase().replace(['_', '-'], "");
+        match plain.strip_suffix("ies") {
+            Some(stem) => format!("{stem}y"),
+            None => plain,
+        }
+    };
     let key = plain(key);
     names
         .iter()
@@ -298,6 +305,7 @@ mod tests {
             "inheritEnv",
             "disabledTools",
             "timeoutMs",
+            "policies",
         ];
         for (key, meant) in [
             ("comand", Some("command")),
@@ -306,6 +314,8 @@ mod tests {
             ("timeout", Some("timeoutMs")),
             ("arg", Some("args")),
             ("uri", Some("url")),
+            ("policy", Some("policies")),
+            ("polices", Some("policies")),
             ("colour", None),
             ("", None),
         ] {

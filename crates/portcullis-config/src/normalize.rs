@@ -7,7 +7,7 @@ use crate::{
     Profile, ResultSettings, ServerSpec, Severity,
     bounded::Bounded,
     build::{Context, strict_range},
-    dialect,
+    dialect::{self, portcullis::OF_ALL_DOCUMENTS},
     draft::{DraftDocument, HubDraft},
     source::{Sink, Source},
     value::{self, Problem, Span},
@@ -60,8 +60,9 @@ pub struct Settings {
     /// Whether a document states limits, under `results` or `blobs`, or may state them, that are not among these since
     /// something in it, or all of it, could not be read. They would have held for the servers of the others too.
     pub limits_unread: bool,
-    /// Whether a document gives agents their profiles, or may, that are not among these, since something in it or in one
-    /// before it could not be read. What policies forbid a profile would hold for none of them.
+    /// Whether a document gives agents their profiles, or may, that are not among these: something in it or in one
+    /// before it could not be read, or one before it gives others. What policies forbid a profile would hold for none of
+    /// them.
     pub agents_unread: bool,
     /// Whether the documents leave open how long blobs are kept: two say otherwise, or one, which may have said, could
     /// not be read. What is collected by another retention than was meant is gone.
@@ -161,12 +162,12 @@ fn read_draft(
     Some((dialect, draft))
 }
 
-/// Whether a document of which nothing is known may be one of Portcullis' own, with limits for the whole hub: it has
-/// one of their words, or nothing is left of it, or it is no text. Other clients' documents, of which most have no such
-/// word, must not keep a hub from starting by a comma too many.
+/// Whether a document of which nothing is known may be one of Portcullis' own, and say what holds for the whole hub: it
+/// was called one, or it has one of their words, or nothing is left of it, or it is no text. Other clients' documents,
+/// of which most have no such word, must not keep a hub from starting by a comma too many.
 fn may_be_ours(document: &Document) -> bool {
-    if document.dialect.is_some_and(|named| named != Dialect::Portcullis) {
-        return false;
+    if let Some(named) = document.dialect {
+        return named == Dialect::Portcullis;
     }
     let Ok(text) = str::from_utf8(&document.bytes) else {
         return true;
@@ -174,7 +175,7 @@ fn may_be_ours(document: &Document) -> bool {
     let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '@');
     let mut words = text.split(|c| !is_of_word(c));
     text.trim_start_matches('\u{feff}').trim().is_empty()
-        || words.any(|word| matches!(word, "mcp" | "results" | "blobs"))
+        || words.any(|word| word == "mcp" || OF_ALL_DOCUMENTS.contains(&word))
 }
 
 /// The text without its byte order mark; where it is no text, as much of it as shows where, and why.

@@ -302,7 +302,8 @@ impl HubBuilder {
 
     /// Normalises the documents, loads the policies and starts the servers. Returns at once: they come up side by
     /// side. A document's entry with an error is left out; see [`Hub::diagnostics`]. Limits that hold for the whole hub,
-    /// and agents' profiles, are another matter: where those cannot be read, and are not given in code, nothing is started.
+    /// and agents' profiles, are another matter: where those cannot be read, or two documents give other profiles, and
+    /// they are not given in code, nothing is started.
     ///
     /// # Errors
     /// [`HubError`]: a document gave no server that can be used, or its limits, its agents, the policies or the store

@@ -30,11 +30,12 @@ pub enum HubError {
          servers, so none is started: mend the document, or leave it out{}", listed(.0)
     )]
     LimitsUnread(Vec<Diagnostic>),
-    /// Which profiles agents belong to cannot be read, or is not used beside a document that cannot be, and the host does
-    /// not say it in code.
+    /// Which profiles agents belong to cannot be read, or is not used beside a document that cannot be or says otherwise,
+    /// and the host does not say it in code.
     #[error(
         "what a document states, or may state, under `agents` is not used, and without it no agent is held to what the \
-         policies forbid its profile, so no server is started: mend what cannot be read, or leave it out{}", listed(.0)
+         policies forbid its profile, so no server is started: mend what cannot be read, and give `agents` in one \
+         document only{}", listed(.0)
     )]
     AgentsUnread(Vec<Diagnostic>),
     /// The policies cannot be loaded; nothing of them is in force.

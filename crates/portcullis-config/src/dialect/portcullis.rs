@@ -15,10 +15,14 @@ use crate::{
     value::{Member, Node, Object, Span, Spanned, Value},
 };
 
+/// Fields of the hub that hold for the servers of all documents, and that no other client has. Where one is lost, more
+/// may be let through than was meant.
+pub(crate) const OF_ALL_DOCUMENTS: &[&str] = &["policies", "tier", "agents", "results", "blobs"];
+
 /// Fields of the hub that restrict. One that is lost lets more through than was meant, for all servers.
 const HUB_RESTRICTS: &[&[&str]] = &[
-    &["profile", "agents", "results", "blobs", "limits"],
-    &["disabledTools", "disabledAutoApproveTools"],
+    OF_ALL_DOCUMENTS,
+    &["profile", "limits", "disabledTools", "disabledAutoApproveTools"],
     results::NAMES,
     LIMITS,
 ];

@@ -14,6 +14,7 @@ use crate::{
     value::{Problem, Spanned},
 };
 
+const AGENTS: &str = "agents";
 const RETENTION: &str = "blobs.retentionSeconds";
 
 /// Documents on their way to one list of servers.
@@ -233,7 +234,7 @@ impl<'a> Merge<'a> {
         if self.deciding_unread {
             self.normalized.settings.agents_unread |= hub.agents.is_some();
             let tier = hub.tier.as_ref().map(|tier| ("tier", tier.span));
-            let agents = hub.agents.as_ref().map(|agents| ("agents", agents.span));
+            let agents = hub.agents.as_ref().map(|agents| (AGENTS, agents.span));
             let policies = policies.map(|policies| ("policies", policies.span));
             for (name, span) in policies.into_iter().chain(tier).chain(agents) {
                 let message = format!(
@@ -254,7 +255,9 @@ impl<'a> Merge<'a> {
             sink.warning(Code::AsksLifted, tier.span, message, help);
         }
         set(&mut settings.tier, "tier", hub.tier.clone(), sink);
-        set(&mut settings.agents, "agents", hub.agents.clone(), sink);
+        // Of two maps neither is all of it.
+        settings.agents_unread |= is_contradicted(settings.agents.as_ref(), hub.agents.as_ref());
+        set(&mut settings.agents, AGENTS, hub.agents.clone(), sink);
     }
 
     /// What holds for results, and for the store of what is large in them.
@@ -277,11 +280,7 @@ impl<'a> Merge<'a> {
         let (retention, session) = (retention_seconds.map(seconds), session_seconds.map(seconds));
         let settings = &mut self.normalized.settings;
         let (results, blobs) = (&mut settings.results, &mut settings.blobs);
-        settings.retention_unclear |= blobs
-            .retention
-            .as_ref()
-            .zip(retention.as_ref())
-            .is_some_and(|(first, own)| first.value != own.value);
+        settings.retention_unclear |= is_contradicted(blobs.retention.as_ref(), retention.as_ref());
         set(
             &mut results.max_reply_bytes,
             "results.maxReplyBytes",
@@ -381,6 +380,13 @@ impl Seen {
     }
 }
 
+/// Whether what is given is another value than what is set.
+fn is_contradicted<T: PartialEq>(setting: Option<&Setting<T>>, given: Option<&Spanned<T>>) -> bool {
+    setting
+        .zip(given)
+        .is_some_and(|(first, own)| first.value != own.value)
+}
+
 /// Takes over what is given, where nothing is set.
 fn set<T: PartialEq>(
     setting: &mut Option<Setting<T>>,
@@ -407,6 +413,8 @@ fn set<T: PartialEq>(
             let counts = match name {
                 // What is collected by the wrong one does not come back.
                 RETENTION => "so nothing is collected by either",
+                // Without its profile an agent may do what policies forbid that.
+                AGENTS => "so no hub is started with either",
                 _ => "and that one counts",
             };
             let message = format!(

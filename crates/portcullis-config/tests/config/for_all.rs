@@ -340,6 +340,12 @@ fn what_decides_on_calls_is_not_taken_from_behind_a_document_that_cannot_be_read
         ("mcp: {servers: [], tier: plan, profile: strikt}", false),
         ("mcp: {servers: 5, tier: plan}", false),
         ("mcp: {servers: [], agent: {ci: robots}}", false),
+        ("mcp: {servers: [], teir: plan}", false),
+        ("mcp: {servers: [], polices: strict}", false),
+        ("mcp: {servers: [], policy: strict}", false),
+        // In the wrong place, and under a name that is none.
+        ("mcp: {servers: []}\ntier: plan", false),
+        ("mpc: {servers: [], policies: strict}", false),
         ("mcp: {servers: [], tier: plan", false),
         ("mcp: [tier: plan]", false),
         ("mcp: {servers: []}\nmcp: {servers: [], tier: plan}", false),

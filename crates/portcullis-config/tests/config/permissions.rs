@@ -1,6 +1,6 @@
 //! What a document says of permissions: the tier, and who belongs to which profile.
 
-use portcullis_config::{Code, Document, NoEnvironment, Normalized, Options, normalize};
+use portcullis_config::{Code, Dialect, Document, NoEnvironment, Normalized, Options, normalize};
 
 fn of(documents: &[&str]) -> Normalized {
     let named = documents.iter().enumerate();
@@ -59,10 +59,86 @@ fn agents_that_cannot_be_read_are_told_apart_from_none() {
             ["mcp: {servers: [], tier: none_such}", "mcp: {servers: []}"],
             false,
         ),
+        // A strict document's timeout is held to limits.
+        (
+            [
+                "mcp: {servers: [], profile: strict, timeoutMs: 1, agents: {bot: night}}",
+                "mcp: {servers: []}",
+            ],
+            true,
+        ),
+        // Nothing of it is known but its words.
+        (
+            ["mpc: {servers: [], agents: {bot: night}}", "mcp: {servers: []}"],
+            true,
+        ),
+        // Of two maps neither is all of it.
+        ([good, "mcp: {servers: [], agents: {alice: dev}}"], true),
         ([good, "mcp: {servers: [], tier: none_such}"], false),
         ([good, good], false),
     ] {
         assert_eq!(of(&documents).settings.agents_unread, unread, "{documents:?}");
+    }
+}
+
+/// Neither a text that cannot be read nor one of a shape that is none says that there were no agents.
+#[test]
+fn agents_of_a_document_that_is_not_read_are_not_none() {
+    let large = format!(
+        "mcp: {{servers: [], agents: {{bot: night}}}}\n# {}",
+        "x".repeat(5 << 20)
+    );
+    let named = |text: &str, dialect| Document::new("a.yaml", text).in_dialect(dialect);
+    for (document, unread) in [
+        (Document::new("a.yaml", large.as_str()), true),
+        (
+            Document::new("a.yaml", b"mcp: {agents: {bot: \xff}}".as_slice()),
+            true,
+        ),
+        // As it was called one of Portcullis' own, it need have no word of theirs.
+        (named("{", Dialect::Portcullis), true),
+        (named(&large, Dialect::VsCode), false),
+        (named("{", Dialect::VsCode), false),
+        (Document::new("a.yaml", "{"), false),
+    ] {
+        let documents = [document, Document::new("b.yaml", "mcp: {servers: []}")];
+        let settings = normalize(&documents, &Options::default(), &NoEnvironment).settings;
+        let [document, _] = &documents;
+        let head = String::from_utf8_lossy(&document.bytes[..document.bytes.len().min(40)]);
+        assert_eq!(settings.agents_unread, unread, "{head} {:?}", document.dialect);
+    }
+}
+
+/// Servers by name are Visual Studio Code's or opencode's, but not where something beside them holds for all documents.
+#[test]
+fn what_holds_for_all_documents_is_not_dropped_for_a_list_that_was_forgotten() {
+    for server in [
+        r#"{"command": "/bin/x"}"#,
+        r#"{"type": "local", "command": ["/bin/x"]}"#,
+    ] {
+        for beside in [
+            r#""agents": {"bot": "night"}"#,
+            r#""tier": "plan""#,
+            r#""policies": "p""#,
+            r#""results": {"oversize": "reject"}"#,
+            r#""blobs": {"quotaBytes": 9}"#,
+        ] {
+            let text = format!(r#"{{"mcp": {{"servers": {{"a": {server}}}, {beside}}}}}"#);
+            let documents = [
+                Document::new("a.json", text.as_str()),
+                Document::new("b.yaml", "mcp: {servers: [], tier: full_access}"),
+            ];
+            let normalized = normalize(&documents, &Options::default(), &NoEnvironment);
+            assert!(normalized.has_errors() && normalized.specs.is_empty(), "{text}");
+            let settings = normalized.settings;
+            assert_eq!(
+                settings.limits_unread,
+                text.contains("results") || text.contains("blobs"),
+                "{text}"
+            );
+            assert_eq!(settings.agents_unread, text.contains("agents"), "{text}");
+            assert_eq!(settings.tier.is_some(), settings.limits_unread, "{text}");
+        }
     }
 }
 

@@ -78,6 +78,14 @@ async fn profiles_that_cannot_be_read_start_nothing() {
         let hub = given().profiles(BTreeMap::new()).start().await.unwrap();
         hub.shutdown().await.unwrap();
     }
+    // Both can be read, and one of them would not hold.
+    let given = || builder([", agents: {alice: dev}", ", agents: {bot: night}"]);
+    let error = given().start().await.unwrap_err();
+    assert!(matches!(error, HubError::AgentsUnread(_)), "{error}");
+    let told = "`agents` has another value in `0.yaml`, line 1, so no hub is started with either";
+    assert!(error.to_string().contains(told), "{error}");
+    let hub = given().profiles(BTreeMap::new()).start().await.unwrap();
+    hub.shutdown().await.unwrap();
 }
 
 #[tokio::test]
