@@ -162,7 +162,7 @@ impl Dispatch {
                 continue;
             }
             // What let it run may be gone by the time that its turn comes.
-            if !self.is_in_force(&decided) || (waited && !self.still_holds(call, &tool, &decided)) {
+            if !self.is_in_force(&decided) || !self.still_holds(call, &tool, &decided, waited) {
                 turn = Some(permit);
                 continue;
             }
@@ -327,11 +327,20 @@ impl Dispatch {
         Arc::ptr_eq(&self.policies.current(), &decided.policies)
     }
 
-    /// Whether the policies that decided say the same now, and no approval that is kept had a part in it: a policy may go
-    /// by the time, and an approval may have ended or been taken back.
-    fn still_holds(&self, call: &Call, tool: &CatalogTool, decided: &Decided) -> bool {
-        let now = self.decision(&decided.policies, call, tool);
-        now.answer == decided.explanation.decision.answer && !call.runs_by_what_is_kept()
+    /// Whether the policies that decided still say the same, since a policy may go by the time, and leave it to the same
+    /// to approve. An approval that is kept may have ended or been taken back while the call `waited`; to look for it
+    /// takes time as well, in which it stands but the policies' time may end.
+    fn still_holds(&self, call: &Call, tool: &CatalogTool, decided: &Decided, waited: bool) -> bool {
+        let recalled = call.runs_by_what_is_kept();
+        if !waited && !recalled {
+            return true;
+        }
+        let (then, now) = (
+            &decided.explanation.decision,
+            self.decision(&decided.policies, call, tool),
+        );
+        let same = (now.answer, now.code, now.approver) == (then.answer, then.code, then.approver);
+        same && !(waited && recalled)
     }
 
     /// One decision by one snapshot of the policies, and whether an approval that is kept answers it.

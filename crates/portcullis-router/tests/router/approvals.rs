@@ -1,5 +1,7 @@
 //! Whose yes holds for how long, and what "always" writes.
 
+mod turns;
+
 use std::{collections::VecDeque, path::Path, sync::Mutex};
 
 use futures::future::BoxFuture;
@@ -8,7 +10,7 @@ use portcullis_router::{ApprovalRequest, PersonAnswer, PolicyFolder, PolicyReloa
 use portcullis_state::State;
 use portcullis_testkit::{Behaviour, Tool};
 use portcullis_types::Answer;
-use tokio::{sync::Notify, task::JoinHandle};
+use tokio::sync::Notify;
 
 use super::*;
 
@@ -325,138 +327,4 @@ async fn a_yes_to_other_policies_asks_again() {
     assert_eq!((called.approved_by, desk.count()), (Some("person"), 2));
     assert_eq!(called.decision.answer, Answer::Ask);
     assert_eq!(called.decision.code.as_str(), "ask.always");
-}
-
-/// A call that waits behind as many others as are let in at a time.
-struct Waiting {
-    rig: Rig,
-    others: Vec<JoinHandle<()>>,
-    call: JoinHandle<&'static str>,
-}
-
-impl Waiting {
-    /// Calls of `busy` have all places. Then `t` is called, and decided on.
-    async fn start(mut rig: Rig) -> Self {
-        let places = 64;
-        let others = (0..places).map(|_| {
-            let router = Arc::clone(&rig.router);
-            tokio::spawn(async move {
-                let call = CallRequest::new("mcp.s.busy".parse().unwrap(), "{}");
-                let _ = router.call(call).await;
-            })
-        });
-        let others = others.collect();
-        for _ in 0..places {
-            rig.until(|event| event["event"] == "tool.call").await;
-        }
-        let router = Arc::clone(&rig.router);
-        let call = tokio::spawn(async move {
-            let call = CallRequest::new("mcp.s.t".parse().unwrap(), "{}");
-            let ended = timeout(PATIENCE, router.call(call)).await.unwrap();
-            ended.map_or_else(
-                |error| error.code(),
-                |outcome| outcome.approved_by.unwrap_or("policies"),
-            )
-        });
-        rig.until(|event| event["event"] == "permission" && event["capability"] == "mcp.s.t")
-            .await;
-        Self { rig, others, call }
-    }
-
-    /// Makes room, and tells how the call ends.
-    async fn goes_on(self) -> &'static str {
-        let [first, rest @ ..] = self.others.as_slice() else {
-            return "nobody waits";
-        };
-        first.abort();
-        let ended = self.call.await.unwrap();
-        rest.iter().for_each(JoinHandle::abort);
-        self.rig.router.shutdown().await.unwrap();
-        ended
-    }
-}
-
-fn crowded(received: &Path) -> ServerSpec {
-    let script = Script::new("s")
-        .tool(Tool::new("t", Behaviour::Echo))
-        .tool(Tool::new("busy", Behaviour::Mute))
-        .record_received(received);
-    scripted(&script)
-}
-
-#[tokio::test]
-async fn policies_that_take_over_while_a_call_waits_for_its_turn_decide_on_it() {
-    let root = tempfile::tempdir().unwrap();
-    let (received, folder) = (root.path().join("received"), root.path().join("policies"));
-    for (after, expected) in [
-        ("allow mcp.s.busy\ndeny mcp.s.t\n", "denied"),
-        ("allow mcp.s.busy\nask mcp.s.t\n", "refused"),
-        ("allow mcp.s.*\ndeny mcp.z.*\n", "policies"),
-    ] {
-        #[expect(clippy::disallowed_methods, reason = "a test lays out a folder")]
-        std::fs::create_dir_all(&folder).unwrap();
-        write(&folder, "a.rules", "allow mcp.s.*\n");
-        let options = from_folder(&folder, &Desk::new([]));
-        let rig = Rig::start_options(crowded(&received), options).await;
-        let waiting = Waiting::start(rig).await;
-        write(&folder, "a.rules", after);
-        assert_eq!(waiting.rig.router.reload_policies().await, PolicyReload::Taken);
-        assert_eq!(waiting.goes_on().await, expected, "{after}");
-        let received = std::fs::read_to_string(&received).unwrap();
-        assert_eq!(
-            received.contains(r#""name":"t""#),
-            expected == "policies",
-            "{after}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_time_that_is_over_when_its_turn_comes_lets_nothing_run() {
-    let root = tempfile::tempdir().unwrap();
-    let received = root.path().join("received");
-    let until_ms = now_ms() + 2_000;
-    let permit = format!(
-        "@id(\"soon\") @description(\"For a moment.\")\npermit (principal, action in [Mcp::Action::\"call\", Mcp::Action::\"unattended\"], \
-         resource == Mcp::Tool::\"mcp.s.t\")\nwhen {{ context.now < datetime(\"1970-01-01\").offset(duration(\"{until_ms}ms\")) }};\n"
-    );
-    let files = [
-        ("team.rules", "default deny\nallow mcp.s.busy\n".to_owned()),
-        ("soon.cedar", permit),
-    ];
-    let files = files.map(|(name, text)| PolicyFile {
-        name: name.to_owned(),
-        text,
-    });
-    let mut options = options("", None);
-    options.policies = Arc::new(DecisionPoint::load(&files).unwrap());
-    let waiting = Waiting::start(Rig::start_options(crowded(&received), options).await).await;
-    // The policies read the wall clock, which no test can put forward.
-    while now_ms() <= until_ms {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(waiting.goes_on().await, "denied");
-    let received = std::fs::read_to_string(&received).unwrap();
-    assert!(!received.contains(r#""name":"t""#));
-}
-
-#[tokio::test]
-async fn an_approval_that_is_taken_back_while_a_call_waits_for_its_turn_is_no_more() {
-    let root = tempfile::tempdir().unwrap();
-    let rules = "default ask\nallow mcp.s.busy\n";
-    for (taken_back, expected) in [(false, "stored-approval"), (true, "refused")] {
-        let desk = Desk::new([PersonAnswer::AllowFor]);
-        let options = options(rules, Some(desk.clone()));
-        let mut rig = Rig::start_options(crowded(&root.path().join("received")), options).await;
-        assert_eq!(outcome(&rig, "t", "{}").await, "person");
-        rig.told();
-        let state = Arc::clone(rig.router.state());
-        let waiting = Waiting::start(rig).await;
-        if taken_back {
-            let [kept] = state.approvals(now_ms()).unwrap().try_into().unwrap();
-            assert!(state.revoke(kept.id).unwrap());
-        }
-        assert_eq!(waiting.goes_on().await, expected);
-        assert_eq!(desk.count(), if taken_back { 2 } else { 1 });
-    }
 }
