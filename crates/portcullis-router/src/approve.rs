@@ -308,6 +308,7 @@ impl Call {
         ApprovedCall {
             capability: self.capability.to_string(),
             agent: self.agent.to_string(),
+            profile: self.profile.to_string(),
             tier: self.tier.to_string(),
             arguments_hash: self.arguments_hash,
             policy_digest: decided.policies.digest(),

@@ -40,6 +40,7 @@ struct ApprovalLine<'a> {
     id: i64,
     capability: &'a str,
     agent: &'a str,
+    profile: &'a str,
     tier: &'a str,
     arguments_hash: String,
     policy_digest: String,
@@ -94,6 +95,7 @@ impl<'a> ApprovalLine<'a> {
             id: approval.id,
             capability: &approval.call.capability,
             agent: &approval.call.agent,
+            profile: &approval.call.profile,
             tier: &approval.call.tier,
             arguments_hash: approval.call.arguments_hash.to_string(),
             policy_digest: approval.call.policy_digest.to_string(),
@@ -106,11 +108,12 @@ impl<'a> ApprovalLine<'a> {
 
 fn listed(approval: &Approval) -> String {
     format!(
-        "{}  {}  arguments {}  for {} in {}, by {}, until {}",
+        "{}  {}  arguments {}  for {} of {} in {}, by {}, until {}",
         approval.id,
         output::inline(&approval.call.capability, 200),
         approval.call.arguments_hash,
         output::inline(&approval.call.agent, 100),
+        output::inline(&approval.call.profile, 100),
         output::inline(&approval.call.tier, 100),
         output::inline(&approval.by, 100),
         at(approval.until_ms),

@@ -9,7 +9,7 @@ use portcullis_policy::Seal;
 use portcullis_router::{ApprovalRequest, PersonAnswer, PolicyFolder, PolicyReload};
 use portcullis_state::State;
 use portcullis_testkit::{Behaviour, Tool};
-use portcullis_types::Answer;
+use portcullis_types::{AgentId, Answer};
 use tokio::sync::Notify;
 
 use super::*;
@@ -158,14 +158,21 @@ async fn an_approval_for_a_while_holds_for_the_same_call_alone() {
     assert!(approved["holds_until_ms"].is_i64(), "{approved}");
     rig.router.shutdown().await.unwrap();
 
-    // Another run under the same policies, then one under others.
+    // Another run under the same policies, then one under others, then one in which the agent is of another profile.
     let desk = Desk::new([]);
-    for (rules, expected) in [
-        ("default ask\n", "stored-approval"),
-        ("default ask\ndeny mcp.z.*\n", "refused"),
+    for (rules, profile, expected) in [
+        ("default ask\n", "default", "stored-approval"),
+        ("default ask\ndeny mcp.z.*\n", "default", "refused"),
+        ("default ask\n", "night", "refused"),
     ] {
-        let rig = Rig::start_options(spec(), kept(&folder, rules, &desk)).await;
-        assert_eq!(outcome(&rig, "t", r#"{"n":1}"#).await, expected, "{rules}");
+        let mut options = kept(&folder, rules, &desk);
+        options.profiles = [(AgentId::default(), profile.parse().unwrap())].into();
+        let rig = Rig::start_options(spec(), options).await;
+        assert_eq!(
+            outcome(&rig, "t", r#"{"n":1}"#).await,
+            expected,
+            "{rules} {profile}"
+        );
         rig.router.shutdown().await.unwrap();
     }
 }

@@ -15,6 +15,8 @@ pub struct ApprovedCall {
     pub capability: String,
     /// Who calls.
     pub agent: String,
+    /// What the agent belongs to.
+    pub profile: String,
     /// In which tier.
     pub tier: String,
     /// The hash of the arguments' text.
@@ -64,11 +66,12 @@ impl State {
                 [KEPT_APPROVALS - 1],
             )?;
             transaction.execute(
-                "INSERT INTO approvals (capability, agent, tier, arguments_hash, policy_digest, definition_hash,
-                    given_by, at_ms, until_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT INTO approvals (capability, agent, profile, tier, arguments_hash, policy_digest,
+                    definition_hash, given_by, at_ms, until_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                 params![
                     call.capability,
                     call.agent,
+                    call.profile,
                     call.tier,
                     call.arguments_hash.as_bytes(),
                     call.policy_digest.as_bytes(),
@@ -98,13 +101,15 @@ impl State {
             connection
                 .query_row(
                     &format!(
-                        "{SELECT} WHERE capability = ?1 AND agent = ?2 AND tier = ?3 AND arguments_hash = ?4
-                            AND policy_digest = ?5 AND definition_hash = ?6 AND at_ms <= ?7 AND until_ms > ?7
+                        "{SELECT} WHERE capability = ?1 AND agent = ?2 AND profile = ?3 AND tier = ?4
+                            AND arguments_hash = ?5 AND policy_digest = ?6 AND definition_hash = ?7
+                            AND at_ms <= ?8 AND until_ms > ?8
                          ORDER BY until_ms DESC LIMIT 1"
                     ),
                     params![
                         call.capability,
                         call.agent,
+                        call.profile,
                         call.tier,
                         call.arguments_hash.as_bytes(),
                         call.policy_digest.as_bytes(),
@@ -141,7 +146,7 @@ impl State {
 }
 
 const SELECT: &str =
-    "SELECT id, capability, agent, tier, arguments_hash, policy_digest, definition_hash, given_by,
+    "SELECT id, capability, agent, profile, tier, arguments_hash, policy_digest, definition_hash, given_by,
     at_ms, until_ms FROM approvals";
 
 fn approval_of(row: &Row<'_>) -> rusqlite::Result<Approval> {
@@ -151,14 +156,15 @@ fn approval_of(row: &Row<'_>) -> rusqlite::Result<Approval> {
         call: ApprovedCall {
             capability: row.get(1)?,
             agent: row.get(2)?,
-            tier: row.get(3)?,
-            arguments_hash: hash(4)?,
-            policy_digest: hash(5)?,
-            definition_hash: hash(6)?,
+            profile: row.get(3)?,
+            tier: row.get(4)?,
+            arguments_hash: hash(5)?,
+            policy_digest: hash(6)?,
+            definition_hash: hash(7)?,
         },
-        by: row.get(7)?,
-        at_ms: row.get(8)?,
-        until_ms: row.get(9)?,
+        by: row.get(8)?,
+        at_ms: row.get(9)?,
+        until_ms: row.get(10)?,
     })
 }
 
@@ -170,6 +176,7 @@ mod tests {
         ApprovedCall {
             capability: "mcp.a.x".to_owned(),
             agent: "default".to_owned(),
+            profile: "night".to_owned(),
             tier: "plan".to_owned(),
             arguments_hash: Hash::of(b"a"),
             policy_digest: Hash::of(b"p"),
@@ -190,9 +197,10 @@ mod tests {
         assert!(!holds(&call(), end), "it ended");
         assert!(!holds(&call(), 999), "the clock was put back");
         let other = Hash::of(b"other");
-        let changes: [fn(&mut ApprovedCall, Hash); 6] = [
+        let changes: [fn(&mut ApprovedCall, Hash); 7] = [
             |call, _| call.capability.push('y'),
             |call, _| call.agent.push('y'),
+            |call, _| call.profile.push('y'),
             |call, _| call.tier.push('y'),
             |call, other| call.arguments_hash = other,
             |call, other| call.policy_digest = other,

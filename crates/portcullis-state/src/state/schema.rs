@@ -30,6 +30,9 @@ const VERSIONS: &[&str] = &[
         given_by TEXT NOT NULL, at_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX approvals_by_call ON approvals (capability, arguments_hash);",
+    // 3: approvals are bound to the agent's profile. For which one they were given before is not known.
+    "DELETE FROM approvals;
+    ALTER TABLE approvals ADD COLUMN profile TEXT NOT NULL DEFAULT '';",
 ];
 
 /// Looks at the database, and upgrades it where it is older.
@@ -149,6 +152,19 @@ mod tests {
         check(&mut connection, &broken).unwrap_err();
         assert!(count(&connection, "b").is_err());
         check(&mut connection, &["CREATE TABLE a (x)"]).unwrap();
+    }
+
+    #[test]
+    fn an_approval_that_was_given_for_who_knows_which_profile_is_none() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        check(&mut connection, &VERSIONS[..2]).unwrap();
+        let before = "INSERT INTO pins (subject, server, first_seen_ms) VALUES ('mcp.a', 'a', 1);
+            INSERT INTO approvals (capability, agent, tier, arguments_hash, policy_digest, definition_hash, given_by,
+                at_ms, until_ms) VALUES ('mcp.a.x', 'bot', 'plan', x'00', x'00', x'00', 'ann', 1, 2);";
+        connection.execute_batch(before).unwrap();
+        check(&mut connection, VERSIONS).unwrap();
+        let left = ["pins", "approvals"].map(|table| count(&connection, table).unwrap());
+        assert_eq!(left, [1, 0]);
     }
 
     #[test]
