@@ -24,8 +24,9 @@ pub enum Privacy {
 /// name is never taken from a file, a folder or a link that has it.
 ///
 /// # Errors
-/// [`StateError::Exists`] where something has the name, [`StateError::NoName`] and [`StateError::Write`]. In each
-/// case nothing is left behind.
+/// [`StateError::Exists`] where something has the name, [`StateError::NoName`] and [`StateError::Write`]. Nothing is left
+/// behind, except where the last step failed, to sync the folder: then the file has its name, is whole, and may not
+/// outlast a power cut.
 pub fn write_new(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), StateError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => StateError::Exists {
@@ -54,7 +55,8 @@ pub fn write_new(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), St
 ///
 /// # Errors
 /// [`StateError::NotAFile`] where a folder, a link or the like has the name, [`StateError::NoName`] and
-/// [`StateError::Write`]. In each case what was there stays, and nothing is left beside it.
+/// [`StateError::Write`]. What was there stays, and nothing is left beside it, except where the last step failed, to sync
+/// the folder: then the new content is there, and after a power cut it may be the old one.
 pub fn replace(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), StateError> {
     let failed = |source: io::Error| StateError::Write {
         path: path.to_owned(),

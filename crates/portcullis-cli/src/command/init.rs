@@ -40,7 +40,7 @@ struct Written {
 /// Writes the starting files, or none of them where one is there already.
 pub(crate) fn run(arguments: &InitArguments) -> ExitStatus {
     let mut written = Vec::new();
-    let outcome = write(&arguments.folder, &mut written);
+    let outcome = write(&arguments.folder, &mut written, write_new);
     let written: Vec<_> = written.iter().map(|path| path.display().to_string()).collect();
     let next = written.last().map_or("portcullis.yaml", String::as_str);
     let next = format!("next: `portcullis check {next}`, then edit it; each server is commented there");
@@ -61,8 +61,12 @@ pub(crate) fn run(arguments: &InitArguments) -> ExitStatus {
     ExitStatus::Done
 }
 
-/// Writes into `folder`, and tells of each file when it is there.
-fn write(folder: &Path, written: &mut Vec<PathBuf>) -> Result<(), StateError> {
+/// Writes into `folder` with `write_new`, and tells of each file when it is there.
+fn write(
+    folder: &Path,
+    written: &mut Vec<PathBuf>,
+    write_new: impl Fn(&Path, &[u8], Privacy) -> Result<(), StateError>,
+) -> Result<(), StateError> {
     for (name, _) in FILES {
         let path = folder.join(name);
         if path.symlink_metadata().is_ok() {
@@ -77,8 +81,17 @@ fn write(folder: &Path, written: &mut Vec<PathBuf>) -> Result<(), StateError> {
             here if here == Path::new(".") => PathBuf::from(name),
             folder => folder.join(name),
         };
-        write_new(&path, content.as_bytes(), Privacy::Shared)?;
-        written.push(path);
+        let outcome = write_new(&path, content.as_bytes(), Privacy::Shared);
+        // What cannot be made sure to last is there all the same; what exists is somebody else's.
+        let is_there = match &outcome {
+            Ok(()) => true,
+            Err(StateError::Exists { .. }) => false,
+            Err(_) => path.symlink_metadata().is_ok(),
+        };
+        if is_there {
+            written.push(path);
+        }
+        outcome?;
     }
     Ok(())
 }
@@ -95,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_written_is_good_and_nothing_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), &mut Vec::new()).unwrap();
+        write(folder.path(), &mut Vec::new(), write_new).unwrap();
         let config = folder.path().join("portcullis.yaml");
         let text = std::fs::read_to_string(&config).unwrap();
         let read = |text: String| {
@@ -120,8 +133,39 @@ mod tests {
             let formatted = portcullis::policy::format_policies(file).unwrap();
             assert_eq!(formatted, file.text, "{}: as `policy fmt` writes it", file.name);
         }
-        let again = write(folder.path(), &mut Vec::new()).unwrap_err();
+        let again = write(folder.path(), &mut Vec::new(), write_new).unwrap_err();
         assert!(matches!(again, StateError::Exists { .. }), "{again}");
         assert_eq!(std::fs::read_to_string(config).unwrap(), text);
+    }
+
+    /// It is in the way of the next run whether or not it will outlast a power cut.
+    #[test]
+    fn a_file_that_is_there_is_told_though_writing_it_failed() {
+        fn told(fails: impl Fn(&Path, &[u8], Privacy) -> Result<(), StateError>) -> Vec<PathBuf> {
+            let folder = tempfile::tempdir().unwrap();
+            let mut written = Vec::new();
+            write(folder.path(), &mut written, fails).unwrap_err();
+            let inside = written
+                .iter()
+                .map(|path| path.strip_prefix(folder.path()).unwrap());
+            inside.map(Path::to_owned).collect()
+        }
+        let failed = |path: &Path| StateError::Write {
+            path: path.to_owned(),
+            source: std::io::ErrorKind::Other.into(),
+        };
+        let unsynced = told(|path, content, privacy| {
+            write_new(path, content, privacy)?;
+            Err(failed(path))
+        });
+        assert_eq!(unsynced, [Path::new("policies/tools.rules")]);
+        let unwritten = told(|path, _, _| Err(failed(path)));
+        assert_eq!(unwritten, [] as [PathBuf; 0]);
+        // Somebody else was quicker.
+        let taken = told(|path, content, privacy| {
+            write_new(path, content, privacy)?;
+            write_new(path, content, privacy)
+        });
+        assert_eq!(taken, [] as [PathBuf; 0]);
     }
 }
