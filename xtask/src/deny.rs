@@ -2,8 +2,8 @@
 //!
 //! A machine that builds has cargo and nothing else, so the part of `deny.toml` that can be decided from `cargo tree`
 //! alone is decided here: licences, crates that are refused, and crates that are there in two versions. (Where
-//! crates come from, `tidy` reads in `Cargo.lock`.) Whoever has cargo-deny gets the same answers from it out of the
-//! same file, and the advisories besides, which need a network.
+//! crates come from, `tidy` reads in `Cargo.lock`.) Whoever has cargo-deny gets the same answers for this machine's
+//! target from it out of the same file, and the advisories besides, which need a network.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::Usage;
 use crate::process::{Run, say};
 use crate::workspace::Root;
 
@@ -29,10 +30,10 @@ pub(crate) fn run(root: &Root, arguments: &[&str]) -> Result<()> {
     if let Some(wanted) = wanted
         && !targets.contains(&wanted)
     {
-        bail!(
+        bail!(Usage(format!(
             "there is no fuzz target `{wanted}`; there are: {}",
             targets.join(", ")
-        );
+        )));
     }
     for target in targets
         .into_iter()
@@ -55,12 +56,12 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<(Option<&'a str>, u64)> {
                 .parse()
                 .ok()
                 .filter(|seconds| (1..=86_400).contains(seconds));
-            Ok((
-                Some(target),
-                seconds.context("the time to fuzz must be a number of seconds from 1 to 86400")?,
-            ))
+            let wrong = || Usage("the time to fuzz must be a number of seconds from 1 to 86400".to_owned());
+            Ok((Some(target), seconds.ok_or_else(wrong)?))
         }
-        _ => bail!("`fuzz` takes a target and a number of seconds, nothing more"),
+        _ => bail!(Usage(
+            "`fuzz` takes a target and a number of seconds, nothing more".to_owned()
+        )),
     }
 }
 
@@ -74,7 +75,7 @@ mod tests {
         assert_eq!(parse(&["wire"]).unwrap(), (Some("wire"), SECONDS));
         assert_eq!(parse(&["wire", "5"]).unwrap(), (Some("wire"), 5));
         for wrong in [&["wire", "0"][..], &["wire", "soon"], &["wire", "5", "6"]] {
-            assert!(parse(wrong).is_err(), "{wrong:?}");
+            assert!(parse(wrong).unwrap_err().is::<Usage>(), "{wrong:?}");
         }
     }
 }

@@ -89,7 +89,10 @@ fn dispatch(command: &str, arguments: &[&str]) -> Result<()> {
 fn help() -> String {
     let mut text = String::from("Usage: cargo xtask <chore>\n\n");
     let ci = [
-        ("ci", "all stages below, in this order, each timed"),
+        (
+            "ci",
+            "all stages below that are part of it, in this order, each timed",
+        ),
         (
             "ci --stage NAME",
             "one stage alone, as `ci` runs it; the same as `cargo xtask NAME`",
@@ -111,9 +114,12 @@ fn help() -> String {
         ),
         ("bench NAME", "the figures of one part (not part of `ci`)"),
     ];
-    let storms = storm::STORMS.iter().map(|(name, _, about)| (*name, *about));
-    for (name, about) in ci.into_iter().chain(stages).chain(others).chain(storms) {
+    for (name, about) in ci.into_iter().chain(stages).chain(others) {
         text.push_str(&format!("  {name:<24}{about}\n"));
+    }
+    for (name, options, about) in storm::STORMS {
+        let options = options.join(" N, ");
+        text.push_str(&format!("  {name:<24}{about}; {options} N (not part of `ci`)\n"));
     }
     text
 }

@@ -6,18 +6,23 @@ use portcullis::{
     blobs::{BlobError, TagName},
 };
 
-use crate::command::{check::CheckArguments, import::ImportArguments, init::InitArguments};
+use crate::{
+    ExitStatus,
+    command::{check::CheckArguments, import::ImportArguments, init::InitArguments},
+};
 
 /// Many MCP servers behind one door; the door is closed until a policy opens it.
 #[derive(Debug, Parser)]
-#[command(name = "portcullis", version, disable_help_subcommand = true, after_help = EXIT_CODES)]
+#[command(name = "portcullis", version, disable_help_subcommand = true, after_help = exit_codes())]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage, 3 bad config or policy, 4 denied, 5 needs approval, \
-                          6 upstream failed, 7 timed out.";
+fn exit_codes() -> String {
+    let each = ExitStatus::ALL.map(|status| format!("{} {}", status as u8, status.describe().0));
+    format!("Exit codes: {}.", each.join(", "))
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -73,28 +78,34 @@ pub(crate) struct HubArguments {
     /// Configuration files: Portcullis' own, or a client's with `mcpServers`
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub(crate) config: Vec<PathBuf>,
-    /// The folder of policies: its *.cedar and *.rules files
+    /// The folder of policies: its *.cedar and *.rules files [default: the configuration's, else none]
     #[arg(long, value_name = "DIR", conflicts_with = "preset")]
     pub(crate) policies: Option<PathBuf>,
     /// Refuse a folder of policies without a seal
     #[arg(long)]
     pub(crate) sealed: bool,
-    /// Policies that come with the program: deny-by-default, ask-by-default or read-only
+    /// Policies that come with the program, instead of the configuration's: deny-by-default, ask-by-default or
+    /// read-only
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
-    /// How freely the agent may act: request_approval, allow_edits, plan or full_access
+    /// How freely agents may act: request_approval (as the policies say) or full_access (what they ask about runs, but
+    /// for the floor and `always ask`); allow_edits and plan are as request_approval, unless a policy names them
+    /// [default: the configuration's, else request_approval]
     #[arg(long)]
     pub(crate) tier: Option<Tier>,
     /// Who calls, for policies that tell agents apart
     #[arg(long, value_name = "AGENT")]
     pub(crate) r#as: Option<AgentId>,
-    /// The folder for results' binary content [default: $XDG_DATA_HOME/portcullis/blobs]
+    /// The folder for results' binary content [default: $XDG_DATA_HOME/portcullis/blobs, else
+    /// ~/.local/share/portcullis/blobs]
     #[arg(long, value_name = "DIR")]
     pub(crate) blobs: Option<PathBuf>,
-    /// Keep what this run stores under the name `session:ID`, so that no collection takes it
+    /// Keep what this run stores under the name `session:ID`, so that no collection takes it for as long as the
+    /// configuration's `blobs.sessionSeconds` says; for good by default
     #[arg(long, value_name = "ID", value_parser = session)]
     pub(crate) session: Option<TagName>,
-    /// The folder for what outlives a run, such as which tools were trusted [default: $XDG_DATA_HOME/portcullis]
+    /// The folder for what outlives a run, such as which tools were trusted [default: $XDG_DATA_HOME/portcullis,
+    /// else ~/.local/share/portcullis]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Ask about tools that were never seen before, instead of trusting them as they are

@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use portcullis::{CallError, HubError};
+use portcullis::{CallCode, CallError, HubError};
 
 /// What the program ends with. Closed: the numbers are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,53 @@ pub enum ExitStatus {
     Upstream = 6,
     /// A deadline passed.
     TimedOut = 7,
+}
+
+impl ExitStatus {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Done,
+        Self::Failed,
+        Self::Usage,
+        Self::BadConfig,
+        Self::Denied,
+        Self::NeedsApproval,
+        Self::Upstream,
+        Self::TimedOut,
+    ];
+
+    /// What it means in a few words, and which commands end so.
+    #[must_use]
+    pub fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Done => ("done", "what was asked for is done; `policy explain`: allow"),
+            Self::Failed => (
+                "failed",
+                "the store, the state or the output failed; `blobs verify` found damage; an interrupt",
+            ),
+            Self::Usage => (
+                "usage",
+                "the command line is wrong, or no such server or tool is there",
+            ),
+            Self::BadConfig => (
+                "bad config or policy",
+                "a configuration or a policy is wrong: `check` and `policy check` found an error, or nothing was started",
+            ),
+            Self::Denied => (
+                "denied",
+                "the policies, the configuration or whoever was asked denied the call; `policy explain`: deny",
+            ),
+            Self::NeedsApproval => (
+                "needs approval",
+                "somebody would have to approve the call and nobody was there; `policy explain`: ask",
+            ),
+            Self::Upstream => (
+                "upstream failed",
+                "the server failed, or its tool said that it did; `tools`: no server is up",
+            ),
+            Self::TimedOut => ("timed out", "a deadline passed"),
+        }
+    }
 }
 
 impl From<ExitStatus> for ExitCode {
@@ -46,13 +93,42 @@ impl From<&HubError> for ExitStatus {
 
 impl From<&CallError> for ExitStatus {
     fn from(error: &CallError) -> Self {
-        match error.code() {
-            "denied" | "refused" | "disabled" => Self::Denied,
-            "needs-approval" => Self::NeedsApproval,
-            "timed-out" => Self::TimedOut,
-            "not-a-capability" | "unknown-server" | "unknown-tool" => Self::Usage,
-            "result" => Self::Failed,
-            _ => Self::Upstream,
+        match CallCode::from(error) {
+            CallCode::Denied | CallCode::Refused | CallCode::Disabled => Self::Denied,
+            CallCode::NeedsApproval => Self::NeedsApproval,
+            CallCode::TimedOut => Self::TimedOut,
+            CallCode::NotACapability | CallCode::UnknownServer | CallCode::UnknownTool => Self::Usage,
+            CallCode::Result => Self::Failed,
+            CallCode::BadArguments
+            | CallCode::Busy
+            | CallCode::Unavailable
+            | CallCode::NotSent
+            | CallCode::LoginNeeded
+            | CallCode::Overloaded
+            | CallCode::OutcomeUnknown
+            | CallCode::Cancelled
+            | CallCode::UpstreamError
+            | CallCode::BadReply => Self::Upstream,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table in the README is what the program ends with.
+    #[test]
+    fn the_readme_has_all_of_them() {
+        let readme = include_str!("../../../README.md");
+        let row = |status: ExitStatus| {
+            let (name, when) = status.describe();
+            format!("| {} | {name} | {when} |\n", status as u8)
+        };
+        let table = ExitStatus::ALL.map(row).concat();
+        assert!(
+            readme.contains(&table),
+            "README.md is to have this table:\n{table}"
+        );
     }
 }

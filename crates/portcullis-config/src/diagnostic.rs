@@ -74,7 +74,7 @@ codes! {
     CapabilityInEnv "capability-in-env" "a variable that carries a capability has its value in a strict document",
     InheritNotAllowed "inherit-not-allowed" "a strict document inherits a variable that the host does not allow",
     DuplicateServer "duplicate-server" "two servers have one id",
-    SameServer "same-server" "the same server stands in two documents and is started once",
+    SameServer "same-server" "one server is defined twice: in two documents it is started once, in one document twice",
     TooManyServers "too-many-servers" "more servers than the limit",
     SettingConflict "setting-conflict" "two documents give one hub-wide setting different values",
     AsksLifted "asks-lifted" "a document lets run what the policies would ask about, on every server",

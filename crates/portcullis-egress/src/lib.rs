@@ -1,6 +1,6 @@
 //! Egress rules, and the HTTP client that obeys them.
 //!
-//! An HTTP server of the hub connects only where a rule allows: scheme, host, port and path prefix. Names are
+//! An HTTP server of the hub connects only where a rule allows: scheme, host, port, path prefix and method. Names are
 //! resolved here and the addresses checked, and what was checked is what is connected to. Redirects are followed
 //! hop by hop under the same rules, and what could be a credential never crosses an origin. Whatever fails while
 //! deciding refuses.

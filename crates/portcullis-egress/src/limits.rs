@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// What an answer may cost. The defaults are the ones that the documentation states.
+/// What an answer may cost. The defaults are the ones that docs/egress.md states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// All names and values of an answer's headers together.

@@ -1,7 +1,8 @@
 //! The hub offered as one MCP server: what a client that is used to single servers sees of it.
 //!
-//! Tools are listed under their aliases, with the definitions that their servers wrote. A call's arguments and its
-//! result pass word for word: both are raw JSON text below the SDK. What the policies deny, or what somebody would
+//! Tools are listed under their aliases, with the definitions that their servers wrote, less `_meta` and `execution`. A
+//! call's arguments pass word for word, and so does each member of its result as the router shaped it: both are raw JSON
+//! text below the SDK. What the policies deny, or what somebody would
 //! have to approve, is told to the model as a result that is an error, with its reason.
 //!
 //! Deliberately absent: decisions, of which the router makes all; HTTP, which comes with a later version.

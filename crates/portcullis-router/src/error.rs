@@ -6,7 +6,7 @@ use portcullis_supervisor::{CallFault, SupervisorError};
 use portcullis_types::{CapabilityId, Decision, ParseError, ServerId};
 use thiserror::Error;
 
-use crate::shape::ShapeError;
+use crate::{CallCode, shape::ShapeError};
 
 /// Why the router cannot be started or stopped.
 #[derive(Debug, Error)]
@@ -102,34 +102,10 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The stable code, as events and machine-readable output name it.
+    /// The stable code, as events and machine-readable output name it: [`CallCode`] has them all.
     #[must_use]
     pub fn code(&self) -> &'static str {
-        match self {
-            Self::NotACapability(_) => "not-a-capability",
-            Self::UnknownServer { .. } => "unknown-server",
-            Self::UnknownTool { .. } => "unknown-tool",
-            Self::Disabled(_) => "disabled",
-            Self::Denied { .. } => "denied",
-            Self::NeedsApproval { .. } => "needs-approval",
-            Self::Refused { .. } => "refused",
-            Self::Busy { .. } => "busy",
-            Self::Upstream { fault, .. } => match fault {
-                CallFault::NotSent { .. } => "not-sent",
-                CallFault::OutcomeUnknown { .. } => "outcome-unknown",
-                CallFault::TimedOut { .. } => "timed-out",
-                CallFault::Rpc { .. } => "upstream-error",
-                CallFault::BadReply { .. } => "bad-reply",
-                CallFault::LoginNeeded { .. } => "login-needed",
-                CallFault::Overloaded { .. } => "overloaded",
-                CallFault::Unavailable { .. } => "unavailable",
-                CallFault::Cancelled { .. } => "cancelled",
-                CallFault::BadArguments { .. } => "bad-arguments",
-                CallFault::UnknownTool { disabled: false, .. } => "unknown-tool",
-                CallFault::UnknownTool { disabled: true, .. } => "disabled",
-            },
-            Self::Result { .. } => "result",
-        }
+        CallCode::from(self).as_str()
     }
 
     /// The decision behind it, where it was the policies or an approver who said no.

@@ -33,6 +33,7 @@ mod policy_folder;
 mod watcher;
 
 mod call;
+mod call_code;
 mod dispatch;
 mod error;
 
@@ -51,6 +52,7 @@ pub use approval::{
     AlwaysOffer, ApprovalHandler, ApprovalRequest, ElicitationHandler, HookAnswer, PersonAnswer,
 };
 pub use call::{CallOutcome, CallRequest};
+pub use call_code::CallCode;
 pub use catalog::{Catalog, CatalogTool, ServerStatus};
 pub use collector::Collector;
 pub use error::{CallError, RouterError};

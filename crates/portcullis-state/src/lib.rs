@@ -26,7 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Files for people appear whole or not at all, and never in the place of another: [`write_new`].
+//! Files for people appear whole or not at all: [`write_new`] never in the place of another, [`replace`] in that of the old
+//! one.
 //!
 //! Deliberately absent: any async runtime (callers give it a thread that may block; each wait is bounded by
 //! [`State::MAX_WAIT`]), clocks (the time is a parameter), and any knowledge of what stands in the files and texts.

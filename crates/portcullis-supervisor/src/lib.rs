@@ -4,7 +4,8 @@
 //! it; callers go past the actors, through an [`Upstream`], straight to the current connection. Above this crate
 //! results are raw JSON text, as the server wrote them.
 //!
-//! Guarantees: each wait has a deadline. A call that was sent is never sent again. When a server dies, its calls
+//! Guarantees: each wait has a deadline. A call that was sent is never sent again, but once over HTTP
+//! where the server says that it knows no such session (docs/egress.md). When a server dies, its calls
 //! fail at once and no other server notices. Dropping a [`Supervisor`] stops every server in the background,
 //! [`Supervisor::shutdown`] waits for their processes to be gone.
 //!

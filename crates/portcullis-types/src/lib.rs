@@ -1,7 +1,7 @@
 //! The names of things in Portcullis: servers, capabilities and their aliases, content hashes, decisions.
 //!
-//! Deliberately absent: any logic beyond parsing and printing, any IO, any async runtime. Every other crate
-//! depends on this one, so it stays small.
+//! Deliberately absent: any logic beyond parsing and printing, any IO, any async runtime. Most crates
+//! depend on this one, so it stays small.
 //!
 //! ```
 //! use portcullis_types::CapabilityId;

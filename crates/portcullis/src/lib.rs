@@ -78,10 +78,10 @@ pub use files::{read_documents, read_policies, read_seal, read_texts};
 pub use hub::Hub;
 #[cfg(feature = "hub")]
 pub use portcullis_router::{
-    AlwaysOffer, ApprovalHandler, ApprovalRequest, BlobInfo, CallError, CallOutcome, CallRequest, Catalog,
-    CatalogTool, ElicitationHandler, Event, EventRecord, EventStream, HookAnswer, Oversize, PersonAnswer,
-    PinStanding, PinnedTool, PolicyFolder, PolicyFolderError, PolicyReload, ServerStatus, ShapeOptions,
-    ShapedResult, ToolPin, is_hidden,
+    AlwaysOffer, ApprovalHandler, ApprovalRequest, BlobInfo, CallCode, CallError, CallOutcome, CallRequest,
+    Catalog, CatalogTool, ElicitationHandler, Event, EventRecord, EventStream, HookAnswer, Oversize,
+    PersonAnswer, PinStanding, PinnedTool, PolicyFolder, PolicyFolderError, PolicyReload, ServerStatus,
+    ShapeOptions, ShapedResult, ToolPin, is_hidden,
 };
 #[cfg(feature = "hub")]
 pub use portcullis_state::{

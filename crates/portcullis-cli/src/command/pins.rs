@@ -26,12 +26,12 @@ enum PinsCommand {
     /// Trust the difference that was shown
     Approve(ApproveArguments),
     /// Forget a tool, or a server with all its tools: what is seen next is seen first
-    Forget(DiffArguments),
+    Forget(ForgetArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StateArguments {
-    /// The folder of the state [default: $XDG_DATA_HOME/portcullis]
+    /// The folder of the state [default: $XDG_DATA_HOME/portcullis, else ~/.local/share/portcullis]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// How to print
@@ -51,6 +51,15 @@ struct ListArguments {
 #[derive(Debug, Args)]
 struct DiffArguments {
     /// The tool, mcp.SERVER.TOOL, or mcp.SERVER for what the server is started with
+    #[arg(value_name = "WHAT")]
+    subject: String,
+    #[command(flatten)]
+    state: StateArguments,
+}
+
+#[derive(Debug, Args)]
+struct ForgetArguments {
+    /// The tool, mcp.SERVER.TOOL, or mcp.SERVER for the server and all its tools
     #[arg(value_name = "WHAT")]
     subject: String,
     #[command(flatten)]
@@ -222,7 +231,7 @@ fn approve(arguments: &ApproveArguments) -> Result<ExitStatus, String> {
     }
 }
 
-fn forget(arguments: &DiffArguments) -> Result<ExitStatus, String> {
+fn forget(arguments: &ForgetArguments) -> Result<ExitStatus, String> {
     let state = arguments.state.open()?;
     let subject = arguments.state.pin(&state, &arguments.subject)?.subject;
     let forgotten = state.forget(&subject).map_err(|error| output::chain(&error))?;

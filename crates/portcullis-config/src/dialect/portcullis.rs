@@ -281,7 +281,16 @@ fn isolation(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Isolation {
     };
     match text.value.as_str() {
         "shared" => Isolation::Shared,
-        "per_session" => Isolation::PerSession,
+        "per_session" => {
+            sink.warning(
+                Code::IgnoredField,
+                text.span,
+                "`isolation: per_session` has no effect yet: a hub has one connection to each server"
+                    .to_owned(),
+                "write `shared`, or give whoever must not share it a hub of their own",
+            );
+            Isolation::PerSession
+        }
         other => {
             let message = format!("`isolation` is {}", quote(other));
             sink.error(

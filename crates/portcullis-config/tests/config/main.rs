@@ -13,6 +13,7 @@ mod laws;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod options_page;
 mod page;
 #[cfg(test)]
 mod permissions;

@@ -146,8 +146,8 @@ const EXAMPLES: &[(Code, &str, &str)] = &[
 fn the_page_of_codes_is_the_one_that_is_generated() {
     let mut page = String::from(
         "# What `portcullis check` finds\n\n\
-         Each finding has one of these codes, which do not change. An error keeps the server (or the whole document) \
-         from being used; a warning does not. Values that may be secrets are left out of excerpts: an `…` stands for \
+         Each finding has one of these codes, which do not change. An error keeps the server, the document or the one \
+         setting that it is about from being used, and `check` ends with 3; a warning does not. Values that may be secrets are left out of excerpts: an `…` stands for \
          them.\n\n\
          This page is generated from the codes and from the examples' own findings; a test holds it to them.\n\n\
          | code | meaning |\n| --- | --- |\n",

@@ -42,7 +42,9 @@ struct Mcp {
     timeout_ms: Option<u64>,
     /// The folder of rules and policies, from this file's folder.
     policies: Option<String>,
-    /// How freely agents may act.
+    /// How freely agents may act: as the policies say (`request_approval`, the default), or what they ask about runs
+    /// unasked, but for the floor and `always ask` (`full_access`). `allow_edits` and `plan` are as `request_approval`,
+    /// unless a policy names them.
     tier: Option<Tier>,
     /// The profile, as policies speak of it, of each agent.
     agents: Option<BTreeMap<String, String>>,
@@ -151,16 +153,17 @@ struct Server {
     proxy: Option<Proxy>,
     /// Absolute paths of files of root certificates, in PEM, that are trusted for this server as well.
     root_certificates: Option<Vec<String>>,
-    /// Its timeout for connecting, listing and a call without progress, in milliseconds.
+    /// Its timeout for connecting, listing and a call without progress, in milliseconds; that of `mcp` by default.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
     /// Timeouts one by one.
     timeouts: Option<Timeouts>,
     /// Lets a call take an hour, as long as it progresses.
     long_running: Option<bool>,
-    /// Which era of the protocol it speaks.
+    /// Which era of the protocol it speaks: `2026-07-28`, the one before with a handshake (`initialize`), or whichever it
+    /// knows (`auto`, the default).
     protocol: Option<Protocol>,
-    /// Whether sessions share its connection.
+    /// Whether sessions share its connection. `per_session` is read and has no effect yet.
     isolation: Option<Isolation>,
     /// How much of it there may be.
     limits: Option<Limits>,
@@ -214,7 +217,7 @@ struct Timeouts {
     /// For a call without progress, in milliseconds.
     #[schemars(range(min = 1, max = 86_400_000))]
     call_ms: Option<u64>,
-    /// For a call, however much it progresses, in milliseconds; at least `callMs`.
+    /// For a call, however much it progresses, in milliseconds; at least `callMs`, ten times that by default.
     #[schemars(range(min = 1, max = 86_400_000))]
     call_max_ms: Option<u64>,
 }
@@ -265,7 +268,7 @@ struct Limits {
     file_bytes: Option<u64>,
 }
 
-fn schema() -> Value {
+pub(crate) fn schema() -> Value {
     let settings = SchemaSettings::draft2020_12();
     settings.into_generator().into_root_schema_for::<Config>().into()
 }

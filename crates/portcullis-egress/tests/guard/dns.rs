@@ -29,6 +29,7 @@ struct NameServer {
 
 impl NameServer {
     async fn new(answers: &'static [&'static str]) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the name server of a test")]
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let asked = Arc::<AtomicUsize>::default();
@@ -74,6 +75,7 @@ impl Resolver for Stub {
             query.set_query_class(DNSClass::IN);
             let mut question = Message::query();
             question.add_query(query);
+            #[expect(clippy::disallowed_methods, reason = "what asks the name server of a test")]
             let socket = UdpSocket::bind("127.0.0.1:0").await?;
             socket
                 .send_to(&question.to_vec().map_err(io::Error::other)?, server)

@@ -327,6 +327,7 @@ async fn a_server_that_always_exits_is_parked_until_it_is_well() {
     rig.until("s", "parked").await;
     assert_eq!(pids(&file).len(), 4);
 
+    #[expect(clippy::disallowed_methods, reason = "what the server waits for")]
     std::fs::File::create_new(&cure).unwrap();
     rig.call("s", "pid", "{}").await.unwrap_err();
     rig.until("s", "ready").await;
@@ -384,6 +385,7 @@ async fn the_tools_of_a_server_that_is_away_stay_known() {
         "{fault:?}"
     );
     rig.until("s", "parked").await;
+    #[expect(clippy::disallowed_methods, reason = "what the server waits for")]
     std::fs::File::create_new(&cure).unwrap();
     upstream.call("pid", "{}".into(), long()).await.unwrap_err();
     rig.until("s", "ready").await;

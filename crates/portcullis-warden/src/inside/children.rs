@@ -49,6 +49,7 @@ mod tests {
     fn a_child_is_found_by_looking_at_each_process() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("a) S 1 (b");
+        #[expect(clippy::disallowed_methods, reason = "a program to look for")]
         fs::copy("/bin/cat", &program).unwrap();
         #[expect(clippy::disallowed_methods, reason = "a child to look for")]
         let mut child = Command::new(program)
