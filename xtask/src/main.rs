@@ -4,6 +4,8 @@
 mod bench;
 mod ci;
 mod deny;
+#[cfg(test)]
+mod events;
 mod finding;
 mod fuzz;
 mod guard;
