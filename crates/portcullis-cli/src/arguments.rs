@@ -20,8 +20,9 @@ pub(crate) struct Arguments {
 }
 
 fn exit_codes() -> String {
-    let each = ExitStatus::ALL.map(|status| format!("{} {}", status as u8, status.describe().0));
-    format!("Exit codes: {}.", each.join(", "))
+    let each = ExitStatus::ALL.iter();
+    let each = each.map(|status| format!("{} {}", *status as u8, status.describe().0));
+    format!("Exit codes: {}.", each.collect::<Vec<_>>().join(", "))
 }
 
 #[derive(Debug, Subcommand)]

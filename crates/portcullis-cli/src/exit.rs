@@ -2,73 +2,42 @@ use std::process::ExitCode;
 
 use portcullis::{CallCode, CallError, HubError};
 
-/// What the program ends with. Closed: the numbers are stable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ExitStatus {
-    /// Done.
-    Done = 0,
-    /// Failed.
-    Failed = 1,
-    /// The command line is wrong.
-    Usage = 2,
-    /// A configuration or a policy is wrong.
-    BadConfig = 3,
-    /// The policies, or whoever was asked, denied the call.
-    Denied = 4,
-    /// The call needs approval and nobody was there to give it.
-    NeedsApproval = 5,
-    /// A server failed, or its tool said that it did.
-    Upstream = 6,
-    /// A deadline passed.
-    TimedOut = 7,
+macro_rules! statuses {
+    ($($variant:ident $number:literal $name:literal $when:literal,)*) => {
+        /// What the program ends with. Closed: the numbers are stable.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum ExitStatus {
+            $(#[doc = concat!($when, ".")] $variant = $number,)*
+        }
+
+        impl ExitStatus {
+            /// All of them, by their numbers.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its name, and when a command ends so.
+            #[must_use]
+            pub fn describe(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$variant => ($name, $when),)*
+                }
+            }
+        }
+    };
 }
 
-impl ExitStatus {
-    /// All of them, by their numbers.
-    pub const ALL: [Self; 8] = [
-        Self::Done,
-        Self::Failed,
-        Self::Usage,
-        Self::BadConfig,
-        Self::Denied,
-        Self::NeedsApproval,
-        Self::Upstream,
-        Self::TimedOut,
-    ];
-
-    /// What it means in a few words, and which commands end so.
-    #[must_use]
-    pub fn describe(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Done => ("done", "what was asked for is done; `policy explain`: allow"),
-            Self::Failed => (
-                "failed",
-                "the store, the state or the output failed; `blobs verify` found damage; an interrupt",
-            ),
-            Self::Usage => (
-                "usage",
-                "the command line is wrong, or no such server or tool is there",
-            ),
-            Self::BadConfig => (
-                "bad config or policy",
-                "a configuration or a policy is wrong: `check` and `policy check` found an error, or nothing was started",
-            ),
-            Self::Denied => (
-                "denied",
-                "the policies, the configuration or whoever was asked denied the call; `policy explain`: deny",
-            ),
-            Self::NeedsApproval => (
-                "needs approval",
-                "somebody would have to approve the call and nobody was there; `policy explain`: ask",
-            ),
-            Self::Upstream => (
-                "upstream failed",
-                "the server failed, or its tool said that it did; `tools`: no server is up",
-            ),
-            Self::TimedOut => ("timed out", "a deadline passed"),
-        }
-    }
+statuses! {
+    Done 0 "done" "what was asked for is done; `policy explain`: allow",
+    Failed 1 "failed" "the store, the state or the output failed; `blobs verify` found damage; an interrupt",
+    Usage 2 "usage" "the command line is wrong, or no such server or tool is there",
+    BadConfig 3 "bad config or policy"
+        "a configuration or a policy is wrong: `check` and `policy check` found an error, or nothing was started",
+    Denied 4 "denied"
+        "the policies, the configuration or whoever was asked denied the call; `policy explain`: deny",
+    NeedsApproval 5 "needs approval"
+        "somebody would have to approve the call and nobody was there; `policy explain`: ask",
+    Upstream 6 "upstream failed" "the server failed, or its tool said that it did; `tools`: no server is up",
+    TimedOut 7 "timed out" "a deadline passed",
 }
 
 impl From<ExitStatus> for ExitCode {
@@ -121,11 +90,11 @@ mod tests {
     #[test]
     fn the_readme_has_all_of_them() {
         let readme = include_str!("../../../README.md");
-        let row = |status: ExitStatus| {
+        let row = |status: &ExitStatus| {
             let (name, when) = status.describe();
-            format!("| {} | {name} | {when} |\n", status as u8)
+            format!("| {} | {name} | {when} |\n", *status as u8)
         };
-        let table = ExitStatus::ALL.map(row).concat();
+        let table: String = ExitStatus::ALL.iter().map(row).collect();
         assert!(
             readme.contains(&table),
             "README.md is to have this table:\n{table}"

@@ -17,11 +17,11 @@ and `PORTCULLIS_BLESS=1 cargo test -p portcullis-router` writes it.
 ";
 
 fn page() -> String {
-    let row = |code: CallCode| {
+    let row = |code: &CallCode| {
         let (name, acted, meaning) = code.describe();
         format!("| `{name}` | {acted} | {meaning} |\n")
     };
-    HEAD.to_owned() + &CallCode::ALL.map(row).concat()
+    HEAD.to_owned() + &CallCode::ALL.iter().map(row).collect::<String>()
 }
 
 #[test]

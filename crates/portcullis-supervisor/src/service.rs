@@ -122,6 +122,11 @@ pub(crate) fn unreadable(method: &str, error: &dyn fmt::Display) -> ErrorData {
     ErrorData::new(ErrorCode::INVALID_PARAMS, text, None)
 }
 
+/// The answer to a request of the server's that cannot be read whole.
+pub(crate) fn invalid(reason: &dyn fmt::Display) -> ErrorData {
+    ErrorData::new(ErrorCode::INVALID_REQUEST, shown(&reason.to_string()), None)
+}
+
 /// Text of the server's as an answer to it says it: it is not kept and sent back whole, however long it is.
 fn shown(text: &str) -> String {
     text.chars().take(200).flat_map(char::escape_debug).collect()
@@ -174,9 +179,9 @@ mod tests {
     #[test]
     fn what_a_server_asks_for_is_not_sent_back_whole() {
         let long = "x\n".repeat(1 << 20);
-        for answer in [method_not_found(&long), unreadable(&long, &long)] {
+        for answer in [method_not_found(&long), unreadable(&long, &long), invalid(&long)] {
             assert!(answer.message.len() < 1_000, "{}", answer.message.len());
-            assert!(answer.message.contains("`x\\nx"), "{}", answer.message);
+            assert!(answer.message.contains("x\\nx"), "{}", answer.message);
         }
     }
 }

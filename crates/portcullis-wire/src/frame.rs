@@ -17,9 +17,7 @@ pub enum Frame {
     BadRequest {
         /// Its id; the answer carries it back. It is the peer's own, and blames no call of ours.
         id: Id,
-        /// Its method.
-        method: String,
-        /// What is wrong: [`Unusable::TooDeep`] or [`Unusable::Duplicate`].
+        /// What is wrong.
         reason: Unusable,
     },
     /// A notification of the peer.

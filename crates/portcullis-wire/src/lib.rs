@@ -16,7 +16,8 @@
 //!   of its own, [`MAX_MESSAGES_PER_LINE`] at most.
 //! - A message that a raw newline cuts is not joined again: the protocol forbids it, and waiting for the rest
 //!   could last for ever. It is reported at once, and where its id stands on a later line, again with that id.
-//! - A notification that cannot be read is noise: nobody waits for an answer. So is a request whose id cannot be told.
+//! - A notification that cannot be read is noise: nobody waits for an answer. So is a request whose
+//!   id cannot be told, or that ends early.
 //! - Strings over [`Limits::max_string_bytes`] leave their line as they arrive, where somebody takes them
 //!   ([`Decoder::taking`]): what is then bounded is what stays. Whether they are JSON is checked on the way, and what is
 //!   wrong with one stays in the line. A raw newline ends every string.

@@ -44,6 +44,11 @@ pub enum Unusable {
     NoResultNorError,
     /// A `method` stands beside `result` or `error`.
     MethodInReply,
+    /// The `method` of a request is not a string.
+    BadMethod {
+        /// Its raw JSON text, cut.
+        method: String,
+    },
     /// The `error` is not an object.
     BadError {
         /// Its raw JSON text, cut.
@@ -79,6 +84,7 @@ impl Unusable {
             Self::ResultAndError => "result_and_error",
             Self::NoResultNorError => "no_result_nor_error",
             Self::MethodInReply => "method_in_reply",
+            Self::BadMethod { .. } => "bad_method",
             Self::BadError { .. } => "bad_error",
             Self::BadErrorCode { .. } => "bad_error_code",
             Self::TooManyMessages { .. } => "too_many_messages",
@@ -89,9 +95,9 @@ impl Unusable {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadUtf8 { at } => write!(f, "the reply is not UTF-8: byte {at} is wrong"),
+            Self::BadUtf8 { at } => write!(f, "the message is not UTF-8: byte {at} is wrong"),
             Self::NotJson { at, why, near } => {
-                write!(f, "the reply is not JSON: {why} at byte {at}, near `{near}`")
+                write!(f, "the message is not JSON: {why} at byte {at}, near `{near}`")
             }
             Self::BrokenOff => f.write_str(
                 "the reply is broken off at the end of its line: a raw newline stands in it, or the rest never came",
@@ -106,6 +112,7 @@ impl fmt::Display for Unusable {
             Self::ResultAndError => f.write_str("the reply has both `result` and `error`"),
             Self::NoResultNorError => f.write_str("the reply has neither `result` nor `error`"),
             Self::MethodInReply => f.write_str("the reply has a `method`, as only a request may"),
+            Self::BadMethod { method } => write!(f, "the `method` of the request is `{method}`, not a string"),
             Self::BadError { error } => write!(f, "the `error` of the reply is `{error}`, not an object"),
             Self::BadErrorCode { code, message } => {
                 match code {

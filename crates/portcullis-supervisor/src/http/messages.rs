@@ -171,7 +171,7 @@ fn kept_bytes(frame: &Frame) -> usize {
     };
     match frame {
         Frame::Request { id, method, message } => of(id) + method.len() + message.len(),
-        Frame::BadRequest { id, method, .. } => of(id) + method.len(),
+        Frame::BadRequest { id, .. } => of(id),
         Frame::Notification { method, message } => method.len() + message.len(),
         Frame::Response { id, result } => of(id) + result.len(),
         Frame::Error { id, error } => {

@@ -11,7 +11,7 @@ use super::{
     outstanding::{OnItsWay, Outstanding, Waiting},
 };
 use crate::{
-    service::{is_heeded, unreadable},
+    service::{invalid, is_heeded, unreadable},
     strings::put_back,
     ticket::WireFault,
     transport::{Restored, restore},
@@ -57,7 +57,9 @@ pub(crate) async fn translate_message(
     match restore(frame, strings).await {
         Restored::Frame(frame) => translate(frame, outstanding),
         Restored::BadReply { id, why } => unusable(outstanding, id.as_ref(), why),
-        Restored::BadRequest { id, method, why } => Some(Translated::Back(refusal(id, &method, &why))),
+        Restored::BadRequest { id, method, why } => {
+            Some(Translated::Back(refusal(id, unreadable(&method, &why))))
+        }
         Restored::BadNotification { method, why } => {
             tracing::debug!(%method, %why, "dropped a notification with long strings");
             None
@@ -101,9 +103,9 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
         }
         Frame::Request { id, method, message } => Some(match serde_json::from_str(&message) {
             Ok(message) => Translated::Up(message, None),
-            Err(error) => Translated::Back(refusal(id, &method, &error)),
+            Err(error) => Translated::Back(refusal(id, unreadable(&method, &error))),
         }),
-        Frame::BadRequest { id, method, reason } => Some(Translated::Back(refusal(id, &method, &reason))),
+        Frame::BadRequest { id, reason } => Some(Translated::Back(refusal(id, invalid(&reason)))),
         Frame::Notification { method, .. } if !is_heeded(&method) => {
             outstanding.counters.unheeded();
             None
@@ -186,13 +188,13 @@ fn stray(outstanding: &Outstanding, id: Option<&Id>, reply: Stray) -> Option<Tra
 }
 
 /// The answer to a request of the server's that the SDK's types cannot hold.
-fn refusal(id: Id, method: &str, error: &dyn std::fmt::Display) -> ClientJsonRpcMessage {
-    tracing::debug!(%method, %error, "refused a request that does not parse");
+fn refusal(id: Id, error: ErrorData) -> ClientJsonRpcMessage {
+    tracing::debug!(error = %error.message, "refused a request that does not parse");
     let id = match id {
         Id::Number(number) => RequestId::Number(number),
         Id::String(text) => RequestId::String(text.into()),
     };
-    ClientJsonRpcMessage::error(unreadable(method, error), Some(id))
+    ClientJsonRpcMessage::error(error, Some(id))
 }
 
 fn result_message(id: RequestId, waiting: &Waiting, result: Box<str>) -> ServerJsonRpcMessage {
@@ -234,7 +236,6 @@ mod tests {
     fn a_request_that_cannot_be_read_whole_is_refused_by_its_id() {
         let frame = Frame::BadRequest {
             id: Id::Number(5),
-            method: "elicitation/create".to_owned(),
             reason: portcullis_wire::Unusable::TooDeep { limit: 127 },
         };
         let Some(Translated::Back(ClientJsonRpcMessage::Error(refusal))) =

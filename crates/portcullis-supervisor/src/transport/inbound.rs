@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     encode::encode_message,
-    service::{is_heeded, unreadable},
+    service::{invalid, is_heeded, unreadable},
     ticket::WireFault,
 };
 
@@ -30,9 +30,9 @@ impl<R> StdioTransport<R> {
             Frame::Unusable { id, reason } => self.fail_unusable(id.map(request_id), reason.to_string()),
             Frame::Request { id, method, message } => match serde_json::from_str(&message) {
                 Ok(message) => self.inbound.push_back(message),
-                Err(error) => self.refuse(id, &method, &error),
+                Err(error) => self.refuse(id, unreadable(&method, &error)),
             },
-            Frame::BadRequest { id, method, reason } => self.refuse(id, &method, &reason),
+            Frame::BadRequest { id, reason } => self.refuse(id, invalid(&reason)),
             Frame::Notification { method, .. } if !is_heeded(&method) => {
                 self.counters.unheeded();
             }
@@ -130,10 +130,9 @@ impl<R> StdioTransport<R> {
             .push_back(ServerJsonRpcMessage::error(error, Some(id)));
     }
 
-    /// Answers a request of the server's that the SDK's types cannot hold.
-    fn refuse(&self, id: Id, method: &str, error: &dyn std::fmt::Display) {
-        tracing::debug!(%method, %error, "refused a request that does not parse");
-        let error = unreadable(method, error);
+    /// Answers a request of the server's that does not reach the SDK.
+    fn refuse(&self, id: Id, error: ErrorData) {
+        tracing::debug!(error = %error.message, "refused a request that does not parse");
         if let Ok(bytes) = encode_message(&ClientJsonRpcMessage::error(error, Some(request_id(id)))) {
             let _ = self.outbound.push(Outgoing::new(bytes, None), true);
         }
@@ -202,7 +201,7 @@ impl<R> StdioTransport<R> {
         match restored {
             Restored::Frame(frame) => self.accept(frame),
             Restored::BadReply { id, why } => self.fail_unusable(id.map(request_id), why),
-            Restored::BadRequest { id, method, why } => self.refuse(id, &method, &why),
+            Restored::BadRequest { id, method, why } => self.refuse(id, unreadable(&method, &why)),
             Restored::BadNotification { method, why } => {
                 tracing::debug!(%method, %why, "dropped a notification with long strings");
             }

@@ -205,7 +205,16 @@ impl Reading {
         let broken_off = reason == Unusable::BrokenOff;
         let mut reported = false;
         let mut named = false;
-        for found in scanner.found().filter(|found| found.is_reply(broken_off)) {
+        for found in scanner.found() {
+            // Where the line ended early, the rest may come on the next one and hold another id.
+            if let Some(id) = found.id().filter(|_| found.is_request() && !broken_off) {
+                (reported, named) = (true, true);
+                let reason = reason.clone();
+                self.message(Frame::BadRequest { id, reason });
+            }
+            if !found.is_reply(broken_off) {
+                continue;
+            }
             let lost_its_way = found.lacks_id() && !broken_off && first == b'{';
             let id = found
                 .id()

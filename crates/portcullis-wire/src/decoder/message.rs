@@ -136,38 +136,38 @@ fn text_of(raw: &str) -> String {
 }
 
 fn request(envelope: &Envelope<'_>, text: &str, max_depth: usize) -> Option<Frame> {
-    let method: String = serde_json::from_str(envelope.method?.get()).ok()?;
+    let raw = envelope.method?.get();
+    let method: Result<String, _> = serde_json::from_str(raw);
+    let is_named = |like: fn(&str) -> bool| method.as_deref().is_ok_and(like);
     // A log line has a method too (`GET`). Without the mark, only what looks like MCP's own is taken.
-    let marked =
-        envelope.jsonrpc.is_some() || (!envelope.others && (method == "ping" || method.contains('/')));
-    let id = envelope.id.map(|raw| IdValue::read(raw.get()));
-    let id = match id {
+    let looks_like_mcp = is_named(|method| method == "ping" || method.contains('/'));
+    if envelope.jsonrpc.is_none() && (envelope.others || !looks_like_mcp) {
+        return None;
+    }
+    let id = match envelope.id.map(|raw| IdValue::read(raw.get())) {
         None => None,
         Some(IdValue::Usable(id)) => Some(id),
         // Some servers write every member of a notification.
-        Some(IdValue::Null) if method.starts_with("notifications/") => None,
+        Some(IdValue::Null) if is_named(|method| method.starts_with("notifications/")) => None,
         Some(IdValue::Null | IdValue::Bad) => return None,
     };
-    if !marked {
-        return None;
-    }
     let limit = max_depth.min(MAX_REQUEST_DEPTH);
-    let wrong = match envelope.duplicate {
-        Some(member) => Some(Unusable::Duplicate { member }),
-        None => nesting::exceeds(text, limit).then_some(Unusable::TooDeep { limit }),
-    };
-    match (wrong, id) {
-        (None, id) => {
+    let reason = match (envelope.duplicate, method) {
+        // Of two ids, either may be the one that is waited with.
+        (Some("id"), _) => return None,
+        (Some(member), _) => Unusable::Duplicate { member },
+        (None, Err(_)) => Unusable::BadMethod { method: short(raw) },
+        (None, Ok(_)) if nesting::exceeds(text, limit) => Unusable::TooDeep { limit },
+        (None, Ok(method)) => {
             let message = whole_message(envelope, id.as_ref(), text);
-            Some(match id {
+            return Some(match id {
                 Some(id) => Frame::Request { id, method, message },
                 None => Frame::Notification { method, message },
-            })
+            });
         }
-        // Nobody waits for an answer, or of two ids either may be the one that is waited with.
-        (Some(_), None) | (Some(Unusable::Duplicate { member: "id" }), _) => None,
-        (Some(reason), Some(id)) => Some(Frame::BadRequest { id, method, reason }),
-    }
+    };
+    // Without an id nobody waits for an answer.
+    Some(Frame::BadRequest { id: id?, reason })
 }
 
 /// `text` where its envelope is as JSON-RPC wants it; else the message written anew from its members.

@@ -32,6 +32,11 @@ impl Found {
         let complete = self.reply || (!broken_off && self.jsonrpc && self.id.is_some());
         marked && complete && !self.method
     }
+
+    /// Whether this was meant as a request that somebody waits for: with the mark, since log lines have methods too.
+    pub(super) fn is_request(&self) -> bool {
+        self.jsonrpc && self.method && !self.reply && self.id().is_some()
+    }
 }
 
 /// Reads text that is nearly JSON, byte by byte, for the members of its outermost object (or of each object in its

@@ -98,9 +98,7 @@ fn show(frame: &Frame) -> String {
     let named = |id: &Option<Id>| id.as_ref().map_or("none".to_owned(), ToString::to_string);
     match frame {
         Frame::Request { id, method, message } => format!("request {id} {method} {message}"),
-        Frame::BadRequest { id, method, reason } => {
-            format!("bad request {id} {method} {}: {reason}", reason.code())
-        }
+        Frame::BadRequest { id, reason } => format!("bad request {id} {}: {reason}", reason.code()),
         Frame::Notification { method, message } => format!("notification {method} {message}"),
         Frame::Response { id, result } => format!("response {id} {result}"),
         Frame::Error {
@@ -156,11 +154,11 @@ fn report_18_replies_that_are_not_json_or_nearly_not() {
     check_lines(&[
         (
             &br#"{"jsonrpc":"2.0","id":7,"result":{"x":NaN}}"#[..],
-            "unusable 7 not_json: the reply is not JSON: expected value at byte 38, near `NaN}}`",
+            "unusable 7 not_json: the message is not JSON: expected value at byte 38, near `NaN}}`",
         ),
         (
             br#"{"result":{"x":NaN},"jsonrpc":"2.0","id":7}"#,
-            "unusable 7 not_json: the reply is not JSON: expected value at byte 15, near `NaN},\"jsonrpc\":\"2.0\",\"id\":7}`",
+            "unusable 7 not_json: the message is not JSON: expected value at byte 15, near `NaN},\"jsonrpc\":\"2.0\",\"id\":7}`",
         ),
         (
             br#"{"jsonrpc":"2.0","id":7,"result":{"x":1e999}}"#,
@@ -176,23 +174,23 @@ fn report_18_replies_that_are_not_json_or_nearly_not() {
         ),
         (
             b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"\xff\"}",
-            "unusable 7 bad_utf8: the reply is not UTF-8: byte 34 is wrong",
+            "unusable 7 bad_utf8: the message is not UTF-8: byte 34 is wrong",
         ),
         (
             b"{\"result\":\"\xc3\x28\",\"jsonrpc\":\"2.0\",\"id\":\"a\"}",
-            "unusable \"a\" bad_utf8: the reply is not UTF-8: byte 11 is wrong",
+            "unusable \"a\" bad_utf8: the message is not UTF-8: byte 11 is wrong",
         ),
         (
             br#"{"jsonrpc":"2.0","id":7,result:{}}"#,
-            "unusable 7 not_json: the reply is not JSON: key must be a string at byte 24, near `result:{}}`",
+            "unusable 7 not_json: the message is not JSON: key must be a string at byte 24, near `result:{}}`",
         ),
         (
             br#"{'jsonrpc': '2.0', 'result': {'it': None}, 'id': 7}"#,
-            "unusable 7 not_json: the reply is not JSON: key must be a string at byte 1, near `'jsonrpc': '2.0', 'result': {'it': None}, 'id':…`",
+            "unusable 7 not_json: the message is not JSON: key must be a string at byte 1, near `'jsonrpc': '2.0', 'result': {'it': None}, 'id':…`",
         ),
         (
             br#"{"result":{"text":"say "hi" or "ho"d"},"jsonrpc":"2.0","id":7}"#,
-            "unusable 7 not_json: the reply is not JSON: expected `,` or `}` at byte 24, near `hi\" or \"ho\"d\"},\"jsonrpc\":\"2.0\",\"id\":7}`",
+            "unusable 7 not_json: the message is not JSON: expected `,` or `}` at byte 24, near `hi\" or \"ho\"d\"},\"jsonrpc\":\"2.0\",\"id\":7}`",
         ),
     ]);
 }
@@ -393,7 +391,7 @@ fn report_18_batches_and_messages_without_a_newline_are_taken_apart() {
             "unusable 3 no_result_nor_error: the reply has neither `result` nor `error`",
         ],
     );
-    let not_json = "not_json: the reply is not JSON: expected value at byte 34, near `NaN},{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":2}]`";
+    let not_json = "not_json: the message is not JSON: expected value at byte 34, near `NaN},{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":2}]`";
     check(
         r#"[{"jsonrpc":"2.0","id":1,"result":NaN},{"jsonrpc":"2.0","id":2,"result":2}]"#,
         &[
@@ -473,7 +471,7 @@ fn a_request_that_cannot_be_read_whole_is_answered() {
     };
     check(
         deep(r#""id":7,"#, 127),
-        &["bad request 7 a/b too_deep: the message is nested deeper than 127 levels"],
+        &["bad request 7 too_deep: the message is nested deeper than 127 levels"],
     );
     for (members, member) in [
         (r#""id":7,"method":"a/b","params":{},"params":{"a":1}"#, "params"),
@@ -482,9 +480,25 @@ fn a_request_that_cannot_be_read_whole_is_answered() {
         check(
             format!(r#"{{"jsonrpc":"2.0",{members}}}"#),
             &[&format!(
-                "bad request 7 a/b duplicate_member: `{member}` stands twice in the message, with two values"
+                "bad request 7 duplicate_member: `{member}` stands twice in the message, with two values"
             )],
         );
+    }
+    for (line, told) in [
+        (
+            &br#"{"jsonrpc":"2.0","id":7,"method":"a/b","params":{"x":NaN}}"#[..],
+            "not_json: the message is not JSON: expected value at byte 53, near `NaN}}`",
+        ),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"method\":\"a/b\",\"params\":{\"x\":\"\xff\"},\"id\":7}",
+            "bad_utf8: the message is not UTF-8: byte 47 is wrong",
+        ),
+        (
+            br#"{"jsonrpc":"2.0","id":7,"method":5}"#,
+            "bad_method: the `method` of the request is `5`, not a string",
+        ),
+    ] {
+        check(line, &[&format!("bad request 7 {told}")]);
     }
     check(
         r#"{"jsonrpc":"2.0","id":7,"id":8,"result":1,"result":2}"#,
@@ -512,7 +526,7 @@ fn names_are_read_as_strictly_as_values() {
     check(
         "{\"jsonrpc\":\"2.0\",\"i\u{1c}d\":1,\"id\":7,\"result\":{}}",
         &[
-            "unusable 7 not_json: the reply is not JSON: control character (\\u0000-\\u001F) found while parsing a string at byte 18, near `i\\u{1c}d\":1,\"id\":7,\"result\":{}}`",
+            "unusable 7 not_json: the message is not JSON: control character (\\u0000-\\u001F) found while parsing a string at byte 18, near `i\\u{1c}d\":1,\"id\":7,\"result\":{}}`",
         ],
     );
     check(
