@@ -9,14 +9,12 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
-    time::Duration,
 };
 
 use futures::poll;
-use portcullis_blobs::Tag;
 use portcullis_policy::{CallQuestion, DecisionPoint, Explanation};
 use portcullis_state::{StateError, Trusting};
-use portcullis_supervisor::{CallDeadline, CallFault, RawReply, Ready, ToolDefinition, Upstream};
+use portcullis_supervisor::{CallDeadline, CallFault, Ready, ToolDefinition, Upstream};
 use portcullis_types::{AgentId, Answer, CapabilityId, Decision, Hash, ReasonCode, ServerId, Tier};
 use ractor::ActorRef;
 use tokio::{
@@ -34,8 +32,8 @@ use crate::{
     event::{Event, EventBus},
     pins::{PinStanding, Pinning},
     policies::Policies,
-    router::{BlobTag, RouterMessage, RouterOptions},
-    shape::{ShapeError, ShapeFlags, ShapedResult, shape_reply},
+    router::{RouterMessage, RouterOptions},
+    shape::{ShapeError, ShapeFlags, ShapedResult, Shaping},
 };
 
 /// How often a call that was not sent is tried again, within its deadline.
@@ -45,6 +43,7 @@ pub(crate) struct Dispatch {
     pub(crate) upstreams: BTreeMap<ServerId, Upstream>,
     pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
     pub(crate) admission: Admission,
+    pub(crate) shaping: Shaping,
     pub(crate) events: EventBus,
     pub(crate) pinning: Pinning,
     pub(crate) policies: Arc<Policies>,
@@ -176,10 +175,8 @@ impl Dispatch {
                 .await
             {
                 Ok(reply) => {
-                    let result = self.shape(reply).await.map_err(|fault| CallError::Result {
-                        capability: call.capability.clone(),
-                        fault,
-                    })?;
+                    let shaped = self.shaping.shape(upstream.id(), reply).await;
+                    let result = shaped.map_err(|fault| call.without_result(fault))?;
                     return Ok(CallOutcome {
                         call: call.number,
                         result,
@@ -196,28 +193,6 @@ impl Dispatch {
                 Err(other) => return Err(fault(other)),
             }
         }
-    }
-
-    /// The result as the host gets it. What it put into the store is kept there under the hub's name, where it has one.
-    async fn shape(&self, reply: RawReply) -> Result<ShapedResult, ShapeError> {
-        let store = &self.options.store;
-        let result = shape_reply(reply, store, &self.options.shape).await?;
-        if let Some(BlobTag { name, life }) = &self.options.blob_tag {
-            let until = |life: &Duration| {
-                let life_ms = i64::try_from(life.as_millis()).unwrap_or(i64::MAX);
-                clock::unix_ms().saturating_add(life_ms)
-            };
-            let expires_ms = life.as_ref().map(until);
-            for info in &result.blobs {
-                let tag = Tag {
-                    name: name.clone(),
-                    blob: info.blob,
-                    expires_ms,
-                };
-                store.tag(tag).await.map_err(ShapeError::Store)?;
-            }
-        }
-        Ok(result)
     }
 
     /// The tool in the current snapshot. Where its server has not said what it offers, that is waited for.
@@ -474,6 +449,13 @@ impl Call {
         CallError::Denied {
             capability: self.capability.clone(),
             explanation,
+        }
+    }
+
+    fn without_result(&self, fault: ShapeError) -> CallError {
+        CallError::Result {
+            capability: self.capability.clone(),
+            fault,
         }
     }
 

@@ -12,7 +12,7 @@
 //!   content.
 //! - Where the protocol says base64, the bytes are what is meant: line breaks, missing padding, the URL-safe
 //!   alphabet and a data URL of it are accepted and flagged. Where base64 is only a guess, it must be canonical, so
-//!   that what was replaced can be restored to the letter.
+//!   that what was replaced can be restored to the letter; or it stands letter for letter in such a block too.
 //! - What claims to be base64 and is not is text: it stays as it came but for what is replaced in any text, and is
 //!   flagged.
 //! - A resource whose `blob` is `null`, or empty beside a `text`, has none: some servers write every field.
@@ -21,9 +21,9 @@
 //!   as such a value too, or as the list where it is a list of blocks. All of these are flagged.
 //! - Of a field that occurs twice the last one stands, as most JSON readers have it; that is flagged too.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
-use portcullis_blobs::{BlobError, BlobRef, BlobStore, Bytes};
+use portcullis_blobs::{BlobError, BlobRef, BlobStore, Hash};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
@@ -42,7 +42,9 @@ mod flags;
 
 mod spooled;
 
-mod large;
+mod storing;
+
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -50,10 +52,11 @@ mod tests;
 pub(crate) use find::data_url_header;
 use flags::InPieces;
 pub use flags::{ShapeFlags, is_hidden};
-pub(crate) use large::shape_reply;
+pub(crate) use work::Shaping;
 
 use crate::spool::SpoolFault;
 use spooled::Spools;
+use storing::{Body, Part, Spill, Unstored};
 
 /// How results are shaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +148,15 @@ pub enum ShapeError {
     /// A part of the result could not be stored.
     #[error("the tool was called, but its result could not be stored: {0}")]
     Store(BlobError),
+    /// The store was too slow, or had too much of the same server's to take before.
+    #[error(
+        "the tool was called, but its result is lost: it was not stored within {} s, since the blob store is slow or \
+         other results of this server are before it; find out what the call did before you call again", .after.as_secs()
+    )]
+    Late {
+        /// How long that was waited for.
+        after: Duration,
+    },
     /// A large result is shaped on a thread of its own, and none could be started.
     #[error(
         "the tool was called, but its result is lost: it is large, and no thread could be started for it ({0}); find out \
@@ -165,44 +177,41 @@ impl From<SpoolFault> for ShapeError {
     }
 }
 
-/// Shapes `raw_result`, the JSON text of a `tools/call` result.
+/// Shapes `raw_result`, the JSON text of a `tools/call` result. Nothing is stored of one that is refused.
 ///
 /// # Errors
 ///
 /// [`ShapeError::NotJson`]; [`ShapeError::TooLarge`] only with [`Oversize::Reject`]; [`ShapeError::Store`] when
-/// the store fails.
+/// the store fails: what it took of the result by then stays there as if it had been put alone.
 pub async fn shape(
     raw_result: &str,
     store: &dyn BlobStore,
     options: &ShapeOptions,
 ) -> Result<ShapedResult, ShapeError> {
-    shape_with(raw_result, Spools::default(), store, options).await
+    let unstored = replace(raw_result, Spools::default(), options)?;
+    unstored.store(store, || Ok(())).await
 }
 
-/// The same, with strings that are in `spools` and not in the text. Blocks where there are any.
-async fn shape_with(
-    raw_result: &str,
-    spools: Spools,
-    store: &dyn BlobStore,
-    options: &ShapeOptions,
-) -> Result<ShapedResult, ShapeError> {
+/// Replaces what is binary in `raw_result`, some of whose strings may be in `spools` and not in the text.
+fn replace(raw_result: &str, spools: Spools, options: &ShapeOptions) -> Result<Unstored, ShapeError> {
     let raw: &RawValue = serde_json::from_str(raw_result).map_err(ShapeError::NotJson)?;
-    let mut shaper = Shaper::new(store, *options, spools);
-    let reply = shaper.reply(raw).await?;
+    let mut shaper = Shaper::new(*options, spools);
+    let reply = shaper.reply(raw)?;
     shaper.flags.look_at(&reply.json, &shaper.blobs);
-    shaper.finish(reply).await
+    shaper.finish(reply)
 }
 
 /// The shaping of one result.
 struct Shaper<'a> {
-    store: &'a dyn BlobStore,
     options: ShapeOptions,
     blobs: Vec<BlobInfo>,
+    /// What is behind those names, on its way to the store.
+    parts: Vec<Part>,
     twins: find::Twins<'a>,
     /// Long strings that stand in the result as markers.
     spools: Spools,
     flags: ShapeFlags,
-    /// How many parts were given to the store.
+    /// How many parts go to the store.
     puts: usize,
 }
 
@@ -222,11 +231,11 @@ struct Reply<'a> {
 }
 
 impl<'a> Shaper<'a> {
-    fn new(store: &'a dyn BlobStore, options: ShapeOptions, spools: Spools) -> Self {
+    fn new(options: ShapeOptions, spools: Spools) -> Self {
         Self {
-            store,
             options,
             blobs: Vec::new(),
+            parts: Vec::new(),
             twins: find::Twins::default(),
             flags: ShapeFlags {
                 left_inline: spools.left_inline(),
@@ -238,15 +247,15 @@ impl<'a> Shaper<'a> {
     }
 
     /// Replaces what is binary in the whole result.
-    async fn reply(&mut self, raw: &'a RawValue) -> Result<Reply<'a>, ShapeError> {
+    fn reply(&mut self, raw: &'a RawValue) -> Result<Reply<'a>, ShapeError> {
         let Some(members) = json::members(raw.get()) else {
             self.flags.repaired = true;
             let blocks = json::elements(raw.get())
                 .is_some_and(|mut list| list.all(|at| raw.get().get(at).is_some_and(block::is_block)));
             let content = if blocks || raw.get() == "null" {
-                self.content(Some(raw)).await?
+                self.content(Some(raw))?
             } else {
-                self.as_text(raw.get()).await?
+                self.as_text(raw.get())?
             };
             return Ok(Reply {
                 json: format!("{{\"content\":{content}}}"),
@@ -257,9 +266,9 @@ impl<'a> Shaper<'a> {
         let (content_raw, structured_raw) = (members.last("content"), members.last("structuredContent"));
         let is_error_raw = members.last("isError");
         // Content comes first, wherever it stands: what it stores is known when its twins are met.
-        let content = self.content(content_raw).await?;
+        let content = self.content(content_raw)?;
         let structured = match structured_raw {
-            Some(structured) => Some(self.rewrite(structured.get(), find::Place::Structured).await?),
+            Some(structured) => Some(self.rewrite(structured.get(), find::Place::Structured)?),
             None => None,
         };
         let is_error = is_error_raw.map(|raw| self.is_error(raw));
@@ -305,77 +314,48 @@ impl<'a> Shaper<'a> {
         }
     }
 
-    /// Hands the reply on, or puts it into the store where it is too large.
-    async fn finish(mut self, reply: Reply<'_>) -> Result<ShapedResult, ShapeError> {
-        let (size_bytes, limit_bytes) = (self.spools.size_of(&reply.json), self.options.max_reply_bytes);
-        let spilled = size_bytes > limit_bytes;
-        let is_error = reply.is_error;
-        let json = match self.options.oversize {
-            _ if !spilled => self.spools.fill(&reply.json)?.into_owned(),
+    /// The reply as it is handed on or stored. What can be refused without the store is refused here.
+    fn finish(mut self, reply: Reply<'_>) -> Result<Unstored, ShapeError> {
+        let Reply {
+            json,
+            is_error,
+            result_type,
+        } = reply;
+        let (size_bytes, limit_bytes) = (self.spools.size_of(&json), self.options.max_reply_bytes);
+        let body = match self.options.oversize {
+            _ if size_bytes <= limit_bytes => Body::HandedOn(self.spools.fill(&json)?.into_owned()),
             Oversize::Reject => {
                 return Err(ShapeError::TooLarge {
                     size_bytes,
                     limit_bytes,
                 });
             }
-            Oversize::Spill => self.spill(reply).await?,
+            Oversize::Spill => {
+                self.spools.look_at_texts(&json, &mut self.flags, &self.blobs)?;
+                let result_type = result_type.map(RawValue::get);
+                let short = result_type.filter(|raw| raw.len() <= MAX_RESULT_TYPE_BYTES);
+                Body::Spilled(Spill {
+                    json,
+                    spools: self.spools,
+                    size_bytes,
+                    limit_bytes,
+                    is_error,
+                    result_type: short.map(str::to_owned),
+                })
+            }
         };
-        Ok(ShapedResult {
+        Ok(Unstored {
+            body,
             is_error,
-            result: RawValue::from_string(json).map_err(ShapeError::NotJson)?,
-            blobs: self.blobs,
             size_bytes,
-            spilled,
+            blobs: self.blobs,
+            parts: self.parts,
             flags: self.flags,
         })
     }
 
-    /// Stores the whole reply and says where it is.
-    async fn spill(&mut self, reply: Reply<'_>) -> Result<String, ShapeError> {
-        let Reply {
-            json,
-            is_error,
-            result_type,
-        } = reply;
-        let (size, limit) = (self.spools.size_of(&json), self.options.max_reply_bytes);
-        let blob = if self.spools.are_none() {
-            self.put(json.into_bytes().into()).await?
-        } else {
-            self.spools.look_at_texts(&json, &mut self.flags, &self.blobs)?;
-            self.spools.store_filled(&json, self.store)?
-        };
-        let info = BlobInfo {
-            blob,
-            media_type: "application/json".to_owned(),
-            declared_media_type: None,
-            size_bytes: size as u64,
-        };
-        let note = format!(
-            "The reply of this tool has {size} bytes, above the limit of {limit}, so it was stored whole as \
-             {} (application/json); nothing was cut. Read that blob for the full reply, or call the tool again \
-             for less.",
-            info.blob
-        );
-        let mut text = json::ObjectWriter::new();
-        text.text_member("type", "text");
-        text.text_member("text", &note);
-        let link = block::link(&info, "reply.json");
-        let mut object = json::ObjectWriter::new();
-        object.member("content", &format!("[{},{}]", text.finish(), link.finish()));
-        if is_error {
-            object.member("isError", "true");
-        }
-        if let Some(result_type) = result_type.filter(|raw| raw.get().len() <= MAX_RESULT_TYPE_BYTES) {
-            object.member("resultType", result_type.get());
-        }
-        // Last, also where an equal blob came before: that is where the reply is looked for.
-        self.blobs.retain(|known| known.blob != info.blob);
-        self.blobs.push(info);
-        Ok(object.finish())
-    }
-
     /// Replaces what belongs into the store in the strings of a piece of JSON; the rest stays to the letter.
-    async fn rewrite(&mut self, raw: &str, place: find::Place) -> Result<String, ShapeError> {
+    fn rewrite(&mut self, raw: &str, place: find::Place) -> Result<String, ShapeError> {
         let mut out = String::new();
         let mut done = 0;
         for token in json::strings(raw).filter(|token| !token.is_name) {
@@ -395,9 +375,7 @@ impl<'a> Shaper<'a> {
                 let blob = match find.content {
                     find::Content::Known(blob) => blob,
                     find::Content::New { .. } if !self.has_room() => continue,
-                    find::Content::New { bytes, declared } => {
-                        self.store(bytes, declared.as_deref()).await?.blob
-                    }
+                    find::Content::New { bytes, declared } => self.store(bytes, declared.as_deref()).blob,
                 };
                 replaced.push_str(text.get(at..find.range.start).unwrap_or_default());
                 // Writing to a string does not fail.
@@ -424,37 +402,36 @@ impl<'a> Shaper<'a> {
         has_room
     }
 
-    /// Stores `bytes` and remembers them for the list of blobs.
-    async fn store(&mut self, bytes: Vec<u8>, declared: Option<&str>) -> Result<BlobInfo, ShapeError> {
+    /// Has `bytes` stored and remembers them for the list of blobs.
+    fn store(&mut self, bytes: Vec<u8>, declared: Option<&str>) -> BlobInfo {
         self.puts += 1;
-        let bytes = Bytes::from(bytes);
-        let media = media::decide(&bytes, declared);
-        let size_bytes = bytes.len() as u64;
-        let blob = self.put(bytes).await?;
-        Ok(self.remember(blob, size_bytes, media))
+        let info = BlobInfo::of(
+            BlobRef(Hash::of(&bytes)),
+            bytes.len() as u64,
+            media::decide(&bytes, declared),
+        );
+        self.remember(Part::Bytes(bytes.into()), &info);
+        info
     }
 
-    fn remember(&mut self, blob: BlobRef, size_bytes: u64, media: media::Media) -> BlobInfo {
-        let info = BlobInfo {
+    fn remember(&mut self, part: Part, info: &BlobInfo) {
+        if !self.blobs.iter().any(|known| known.blob == info.blob) {
+            // Whatever way it came: as base64 in a block, in a data URL, or beside its message.
+            self.twins
+                .insert_length(base64::canonical_bytes(info.size_bytes), info.blob);
+            self.blobs.push(info.clone());
+            self.parts.push(part);
+        }
+    }
+}
+
+impl BlobInfo {
+    fn of(blob: BlobRef, size_bytes: u64, media: media::Media) -> Self {
+        Self {
             blob,
             media_type: media.media_type,
             declared_media_type: media.declared_media_type,
             size_bytes,
-        };
-        if !self.blobs.iter().any(|known| known.blob == blob) {
-            // Whatever way it came: as base64 in a block, in a data URL, or beside its message.
-            self.twins
-                .insert_length(base64::canonical_bytes(size_bytes), blob);
-            self.blobs.push(info.clone());
         }
-        info
-    }
-
-    async fn put(&self, bytes: Bytes) -> Result<BlobRef, ShapeError> {
-        self.store
-            .put(bytes)
-            .await
-            .map(|stored| stored.blob)
-            .map_err(ShapeError::Store)
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     pins::{Keeping, Pinning},
     policies::{Policies, PolicyReload},
     policy_folder::PolicyFolder,
-    shape::ShapeOptions,
+    shape::{ShapeOptions, Shaping},
     spool::Spool,
     watcher,
 };
@@ -164,6 +164,12 @@ impl Router {
         let (tell, heard) = mpsc::unbounded_channel();
         tokio::spawn(lanes::forward(heard, actor.clone(), pinning.clone()));
         let admission = Admission::new(specs.iter().map(|spec| (&spec.id, spec.limits)));
+        let shaping = Shaping::new(
+            specs.iter().map(|spec| &spec.id),
+            Arc::clone(&options.store),
+            options.shape,
+            options.blob_tag.clone(),
+        );
         let supervisor = Supervisor::start(specs, supervisor_options, tell).await?;
         watcher::start(&policies);
         tokio::spawn(lanes::republish(policies.swaps(), actor.clone()));
@@ -171,6 +177,7 @@ impl Router {
             upstreams: supervisor.upstreams().clone(),
             catalog: catalog.clone(),
             admission,
+            shaping,
             events: events.clone(),
             pinning,
             policies,

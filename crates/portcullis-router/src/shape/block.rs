@@ -57,25 +57,25 @@ pub(super) fn link(info: &BlobInfo, name: &str) -> ObjectWriter {
 
 impl<'a> Shaper<'a> {
     /// The list that stands for `content`, as JSON.
-    pub(super) async fn content(&mut self, content: Option<&'a RawValue>) -> Result<String, ShapeError> {
+    pub(super) fn content(&mut self, content: Option<&'a RawValue>) -> Result<String, ShapeError> {
         let Some(raw) = content.filter(|raw| raw.get() != "null") else {
             self.flags.repaired = true;
             return Ok("[]".to_owned());
         };
         let raw = raw.get();
         if let Some(blocks) = json::elements(raw) {
-            return self.blocks(raw, blocks).await;
+            return self.blocks(raw, blocks);
         }
         self.flags.repaired = true;
         if is_block(raw) {
-            self.blocks(raw, std::iter::once(0..raw.len())).await
+            self.blocks(raw, std::iter::once(0..raw.len()))
         } else {
-            self.as_text(raw).await
+            self.as_text(raw)
         }
     }
 
     /// The list that stands for the `blocks` of `list`.
-    async fn blocks(
+    fn blocks(
         &mut self,
         list: &'a str,
         blocks: impl Iterator<Item = Range<usize>>,
@@ -83,7 +83,7 @@ impl<'a> Shaper<'a> {
         // All binary blocks first: their twins may stand in text before them.
         let mut looked = Vec::new();
         for at in blocks {
-            match (self.look(list, at).await?, looked.last_mut()) {
+            match (self.look(list, at)?, looked.last_mut()) {
                 (Looked::Asis(at), Some(Looked::Asis(before))) => before.end = at.end,
                 (block, _) => looked.push(block),
             }
@@ -94,10 +94,10 @@ impl<'a> Shaper<'a> {
                 shaped.push(',');
             }
             match block {
-                Looked::Link(link) => shaped.push_str(&self.rewrite(&link, find::Place::Block).await?),
+                Looked::Link(link) => shaped.push_str(&self.rewrite(&link, find::Place::Block)?),
                 Looked::Text(block) => {
                     let block = without_meta(block);
-                    shaped.push_str(&self.rewrite(&block, find::Place::Block).await?);
+                    shaped.push_str(&self.rewrite(&block, find::Place::Block)?);
                 }
                 Looked::Left(block) => shaped.push_str(&without_meta(block)),
                 Looked::Asis(at) => shaped.push_str(list.get(at).unwrap_or_default()),
@@ -108,7 +108,7 @@ impl<'a> Shaper<'a> {
     }
 
     /// One text block that holds the text, or the JSON, of what is no content block.
-    pub(super) async fn as_text(&mut self, raw: &str) -> Result<String, ShapeError> {
+    pub(super) fn as_text(&mut self, raw: &str) -> Result<String, ShapeError> {
         let mut block = ObjectWriter::new();
         block.text_member("type", "text");
         if self.spools.get(raw).is_some() {
@@ -120,11 +120,11 @@ impl<'a> Shaper<'a> {
                 &json::unquote(&text).unwrap_or_else(|| text.as_ref().into()),
             );
         }
-        let block = self.rewrite(&block.finish(), find::Place::Block).await?;
+        let block = self.rewrite(&block.finish(), find::Place::Block)?;
         Ok(format!("[{block}]"))
     }
 
-    async fn look(&mut self, list: &'a str, at: Range<usize>) -> Result<Looked<'a>, ShapeError> {
+    fn look(&mut self, list: &'a str, at: Range<usize>) -> Result<Looked<'a>, ShapeError> {
         let raw = list.get(at.clone()).unwrap_or_default();
         let Some(members) = json::members(raw) else {
             return Ok(Looked::Asis(at));
@@ -144,9 +144,9 @@ impl<'a> Shaper<'a> {
             return Ok(Looked::Left(raw));
         }
         let link = match (kind.as_deref(), resource) {
-            (Some("image"), _) => self.media_block("image", &members).await?,
-            (Some("audio"), _) => self.media_block("audio", &members).await?,
-            (Some("resource"), Some(resource)) => self.blob_resource(&members, &resource).await?,
+            (Some("image"), _) => self.media_block("image", &members)?,
+            (Some("audio"), _) => self.media_block("audio", &members)?,
+            (Some("resource"), Some(resource)) => self.blob_resource(&members, &resource)?,
             _ => return Ok(Looked::Text(raw)),
         };
         Ok(link.map_or_else(
@@ -159,7 +159,7 @@ impl<'a> Shaper<'a> {
     }
 
     /// An `ImageContent` or `AudioContent` block.
-    async fn media_block(
+    fn media_block(
         &mut self,
         kind: &'static str,
         members: &Members<'a>,
@@ -174,13 +174,13 @@ impl<'a> Shaper<'a> {
             name,
             declared: members.last_text("mimeType").or(in_url),
         };
-        let mut link = self.store_block(binary).await?;
+        let mut link = self.store_block(binary)?;
         rest(&mut link, members, &["data"]);
         Ok(Some(link.finish()))
     }
 
     /// An `EmbeddedResource` block whose resource is `BlobResourceContents`.
-    async fn blob_resource(
+    fn blob_resource(
         &mut self,
         members: &Members<'a>,
         resource: &Members<'a>,
@@ -194,7 +194,7 @@ impl<'a> Shaper<'a> {
             name: resource.last_text("uri"),
             declared: resource.last_text("mimeType").or(in_url),
         };
-        let mut link = self.store_block(binary).await?;
+        let mut link = self.store_block(binary)?;
         rest(&mut link, members, &["resource"]);
         let taken: Vec<&str> = members
             .iter()
@@ -228,7 +228,7 @@ impl<'a> Shaper<'a> {
     }
 
     /// Stores a block's bytes, remembers its text for twins and begins the link to it.
-    async fn store_block(&mut self, binary: Binary<'a>) -> Result<ObjectWriter, ShapeError> {
+    fn store_block(&mut self, binary: Binary<'a>) -> Result<ObjectWriter, ShapeError> {
         let Binary {
             kind,
             payload,
@@ -238,13 +238,13 @@ impl<'a> Shaper<'a> {
         let (info, extension) = match payload {
             Payload::Inline { text, bytes } => {
                 let extension = sniff(&bytes).map(|kind| kind.extension);
-                let info = self.store(bytes, declared.as_deref()).await?;
+                let info = self.store(bytes, declared.as_deref());
                 self.twins.insert(text, info.blob);
                 (info, extension)
             }
             Payload::Spooled(spooled) => {
                 let extension = sniff(spooled.head()).map(|kind| kind.extension);
-                let info = self.publish(*spooled, declared.as_deref())?;
+                let info = self.publish(*spooled, declared.as_deref());
                 (info, extension)
             }
         };

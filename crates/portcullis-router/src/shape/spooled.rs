@@ -6,10 +6,10 @@
 
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 
-use portcullis_blobs::{BlobRef, BlobStore, sniff};
+use portcullis_blobs::{BlobRef, BlobWriter, sniff};
 
 use super::{
-    BlobInfo, InPieces, ShapeError, ShapeFlags, Shaper,
+    BlobInfo, InPieces, Part, ShapeError, ShapeFlags, Shaper,
     find::Place,
     json::{self, StringToken},
     media,
@@ -152,14 +152,11 @@ impl Spools {
         Ok(())
     }
 
-    /// Stores `json` with its strings back, never holding them in memory.
-    pub(super) fn store_filled(&self, json: &str, store: &dyn BlobStore) -> Result<BlobRef, ShapeError> {
-        let mut writer = store.writer().map_err(ShapeError::Store)?;
+    /// Writes `json` with its strings back, never holding them in memory.
+    pub(super) fn write_filled(&self, json: &str, writer: &mut dyn BlobWriter) -> Result<(), ShapeError> {
         self.write(json, &self.markers(json), |piece| {
             writer.write(piece).map_err(ShapeError::Store)
-        })?;
-        let stored = writer.publish().map_err(ShapeError::Store)?;
-        Ok(stored.blob)
+        })
     }
 
     fn markers<'j>(&self, json: &'j str) -> Vec<StringToken<'j>> {
@@ -226,20 +223,17 @@ impl Shaper<'_> {
             Kind::DataUrl { declared, .. } => declared.clone(),
             Kind::Text | Kind::Base64 => None,
         };
-        Ok(Some(self.publish(spooled, declared.as_deref())?.blob))
+        Ok(Some(self.publish(spooled, declared.as_deref()).blob))
     }
 
-    /// Makes a long string's bytes a blob, and remembers it for the list of blobs.
-    pub(super) fn publish(
-        &mut self,
-        spooled: Spooled,
-        declared: Option<&str>,
-    ) -> Result<BlobInfo, ShapeError> {
+    /// Has a long string's bytes become a blob, and remembers it for the list of blobs.
+    pub(super) fn publish(&mut self, spooled: Spooled, declared: Option<&str>) -> BlobInfo {
         self.puts += 1;
         // Its beginning tells as much as all of it does, but for text that no declaration names.
         let media = media::decide_by_head(spooled.head(), spooled.size_bytes(), declared);
-        let stored = spooled.publish()?;
-        Ok(self.remember(stored.blob, stored.size_bytes, media))
+        let info = BlobInfo::of(spooled.blob(), spooled.size_bytes(), media);
+        self.remember(Part::Spooled(spooled), &info);
+        info
     }
 }
 

@@ -1,5 +1,5 @@
 use base64_simd::STANDARD;
-use portcullis_blobs::{Limits, MemStore};
+use portcullis_blobs::{BlobError, Bytes, Limits, MemStore};
 use serde_json::{Value, json};
 
 use super::*;
@@ -581,6 +581,26 @@ fn a_store_that_is_full_fails_the_result_and_says_so() {
         matches!(error, ShapeError::Store(BlobError::Quota { .. })),
         "{error:?}"
     );
+}
+
+/// What was stored stays for as long as its session, so nothing is stored of what is refused anyway, and what a store has
+/// no room for comes first.
+#[test]
+fn a_result_that_fails_leaves_nothing() {
+    let raw =
+        json!({"content": [{"type": "image", "data": png()}, {"type": "text", "text": "x".repeat(70_000)}]});
+    for (quota_bytes, oversize) in [(None, Oversize::Reject), (Some(60_000), Oversize::Spill)] {
+        let store = MemStore::new(Limits {
+            quota_bytes,
+            ..Limits::default()
+        });
+        let options = ShapeOptions {
+            oversize,
+            ..ShapeOptions::default()
+        };
+        block_on(shape(&raw.to_string(), &store, &options)).unwrap_err();
+        assert_eq!(block_on(store.stats()).unwrap().blobs, 0, "{oversize:?}");
+    }
 }
 
 #[test]

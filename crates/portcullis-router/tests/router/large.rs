@@ -129,6 +129,26 @@ async fn what_results_put_is_kept_by_the_hub_and_by_its_name() {
     timeout(PATIENCE, gone).await.unwrap();
 }
 
+/// Each blob of a result, that of a spilled reply too.
+#[tokio::test]
+async fn all_that_a_result_stores_is_kept_under_the_hubs_name() {
+    let picture = |seed| base64_simd::STANDARD.encode_to_string(pseudo_random("image/png", 900, seed));
+    let raw = json!({"content": [
+        {"type": "image", "data": picture(1)},
+        {"type": "image", "data": picture(2)},
+        {"type": "text", "text": "x".repeat(70_000)},
+    ]});
+    let script = Script::new("s").tool(Tool::new("result", Behaviour::Raw(raw.to_string())));
+    let rig = Rig::start(&script, "default deny\nallow mcp.s.*\n", None).await;
+    let outcome = rig.call("result", "{}").await.unwrap();
+    let mut blobs: Vec<_> = outcome.result.blobs.iter().map(|info| info.blob).collect();
+    let tags = rig.router.store().tags().await.unwrap();
+    let mut tagged: Vec<_> = tags.iter().map(|tag| tag.blob).collect();
+    blobs.sort();
+    tagged.sort();
+    assert_eq!((blobs.len(), blobs), (3, tagged));
+}
+
 #[tokio::test]
 async fn long_text_is_handed_on_spilled_or_refused_and_never_cut() {
     let words = "many words, some of them \u{202e}odd\u{1f600} ".repeat(10_000);

@@ -5,7 +5,7 @@ use portcullis_supervisor::StringSpool;
 
 use super::*;
 use crate::{
-    shape::{shape_with, spooled::Spools},
+    shape::{replace, spooled::Spools},
     spool::{Outcome, Spool, Spooled},
 };
 
@@ -48,7 +48,8 @@ fn shape_taken(
     let (json, mut spools) = taken(&store, result);
     let shaped = spools
         .prepare(json)
-        .and_then(|json| block_on(shape_with(&json, spools, store.as_ref(), options)));
+        .and_then(|json| replace(&json, spools, options))
+        .and_then(|unstored| block_on(unstored.store(store.as_ref(), || Ok(()))));
     (shaped, store)
 }
 
