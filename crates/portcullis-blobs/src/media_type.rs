@@ -21,25 +21,28 @@ pub struct MediaType {
 #[must_use]
 pub fn sniff(content: &[u8]) -> Option<MediaType> {
     let kind = infer::get(content)?;
-    let name = registered(kind.mime_type());
+    let (name, extension) = registered(kind.mime_type(), kind.extension());
     Some(MediaType {
         name,
-        extension: kind.extension(),
+        extension,
         is_text: kind.matcher_type() == infer::MatcherType::Text,
     })
 }
 
-/// Old or private names that stand for a registered one.
-fn registered(name: &'static str) -> &'static str {
-    match name {
+/// Old or private names that stand for a registered one, and one that says more than first bytes can tell.
+fn registered(name: &'static str, extension: &'static str) -> (&'static str, &'static str) {
+    let name = match name {
         "audio/x-wav" => "audio/wav",
         "audio/x-flac" => "audio/flac",
         "audio/m4a" => "audio/mp4",
         "audio/x-aiff" => "audio/aiff",
         "application/font-woff" => "font/woff",
         "application/font-sfnt" => "font/sfnt",
+        // Word, Excel, PowerPoint, Outlook and installers share the container, and what is in it stands further in.
+        "application/msword" => return ("application/x-ole-storage", "ole"),
         other => other,
-    }
+    };
+    (name, extension)
 }
 
 #[cfg(test)]
@@ -54,6 +57,9 @@ mod tests {
         check(b"\x89PNG\r\n\x1a\n0000", Some("image/png"));
         check(b"RIFF\x24\0\0\0WAVEfmt ", Some("audio/wav"));
         check(b"%PDF-1.7", Some("application/pdf"));
+        let ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0\0\0";
+        check(ole, Some("application/x-ole-storage"));
+        assert_eq!(sniff(ole).unwrap().extension, "ole");
         check(b"", None);
         check(b"{\"a\": 1}", None);
         assert!(sniff(b"<!DOCTYPE html><html></html>").unwrap().is_text);

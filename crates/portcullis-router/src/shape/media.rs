@@ -64,7 +64,10 @@ pub(super) struct Media {
 pub(super) fn decide(content: &[u8], declared: Option<&str>) -> Media {
     let declared = declared.map(str::trim).filter(|declared| !declared.is_empty());
     let valid = declared.filter(|declared| is_media_type(declared));
-    let media_type = match (sniff(content).map(|kind| kind.name), valid) {
+    // Some binary kinds are told from two or three letters, with which words may begin as well.
+    let may_be_words = valid.is_some_and(|declared| is_textual(&essence(declared))) && is_text(content);
+    let sniffed = sniff(content).filter(|kind| kind.is_text || !may_be_words);
+    let media_type = match (sniffed.map(|kind| kind.name), valid) {
         (Some(sniffed), Some(declared)) if agree(sniffed, &essence(declared)) => declared,
         (Some(sniffed), _) => sniffed,
         (None, Some(declared)) => declared,
@@ -116,6 +119,15 @@ fn agree(sniffed: &str, declared: &str) -> bool {
     sniffed == declared || is_form || same_family()
 }
 
+/// Whether what is `declared` so is text.
+fn is_textual(declared: &str) -> bool {
+    let subtype = declared.split_once('/').map_or("", |(_, subtype)| subtype);
+    declared.starts_with("text/")
+        || matches!(subtype, "json" | "xml")
+        || subtype.ends_with("+json")
+        || subtype.ends_with("+xml")
+}
+
 /// The type without its parameters, in lower case.
 fn essence(media_type: &str) -> String {
     media_type
@@ -150,16 +162,21 @@ fn is_text(content: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(content: &[u8], declared: Option<&str>, media_type: &str, recorded: Option<&str>) {
+        let expected = Media {
+            media_type: media_type.to_owned(),
+            declared_media_type: recorded.map(str::to_owned),
+        };
+        assert_eq!(
+            decide(content, declared),
+            expected,
+            "{content:?} declared {declared:?}"
+        );
+    }
+
     #[test]
     fn the_bytes_win_where_they_contradict_the_server() {
-        let check = |content: &[u8], declared: Option<&str>, media_type: &str, recorded: Option<&str>| {
-            let found = decide(content, declared);
-            let expected = Media {
-                media_type: media_type.to_owned(),
-                declared_media_type: recorded.map(str::to_owned),
-            };
-            assert_eq!(found, expected, "{content:?} declared {declared:?}");
-        };
         let png = b"\x89PNG\r\n\x1a\n0000";
         check(png, Some("image/png"), "image/png", None);
         check(png, None, "image/png", None);
@@ -199,6 +216,18 @@ mod tests {
         );
         check(b"\0\x01\x02", None, "application/octet-stream", None);
         check(b"plain words\n", None, "text/plain", None);
+        // All that an office wrote once has one container.
+        let ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0\0\0";
+        for office in ["application/vnd.ms-excel", "application/msword"] {
+            check(ole, Some(office), office, None);
+        }
+        check(ole, None, "application/x-ole-storage", None);
+        check(
+            ole,
+            Some("text/csv"),
+            "application/x-ole-storage",
+            Some("text/csv"),
+        );
         check(b"", None, "application/octet-stream", None);
         check(
             b"x",
@@ -206,6 +235,42 @@ mod tests {
             "text/plain; charset=utf-8",
             None,
         );
+    }
+
+    /// Words that begin as an image, a program and a song do.
+    #[test]
+    fn text_that_is_declared_as_text_is_text() {
+        check(b"BMI,weight\n21,63\n", Some("text/csv"), "text/csv", None);
+        check(
+            b"MZ,name\n",
+            Some("Text/CSV; header=present"),
+            "Text/CSV; header=present",
+            None,
+        );
+        check(
+            b"ID3 is\n",
+            Some("application/problem+json"),
+            "application/problem+json",
+            None,
+        );
+        check(b"BM <a/>", Some("application/xml"), "application/xml", None);
+        check(b"BMI,weight\n", None, "image/bmp", None);
+        check(b"BMI,weight\n", Some("image/png"), "image/bmp", Some("image/png"));
+        check(b"BM\0\x01", Some("text/csv"), "image/bmp", Some("text/csv"));
+        check(b"<html>", Some("text/plain"), "text/html", Some("text/plain"));
+    }
+
+    /// Wherever the beginning of a text is cut; and half a character at the very end is no text.
+    #[test]
+    fn text_is_told_by_its_beginning() {
+        let text = "a€".repeat(10);
+        for cut in 1..text.len() {
+            let found = decide_by_head(&text.as_bytes()[..cut], text.len() as u64, None);
+            assert_eq!(found.media_type, "text/plain", "{cut}");
+        }
+        let half = &text.as_bytes()[..text.len() - 1];
+        let found = decide_by_head(half, half.len() as u64, None);
+        assert_eq!(found.media_type, "application/octet-stream");
     }
 
     #[test]
