@@ -154,8 +154,8 @@ impl Writer {
         let Mode::Base64(_, kind) = mem::replace(&mut self.mode, Mode::Text) else {
             return Ok(());
         };
-        let fresh = self.content.another();
-        let decoded = mem::replace(&mut self.content, fresh);
+        let text = self.content.successor();
+        let decoded = mem::replace(&mut self.content, text);
         if let Kind::DataUrl { raw, .. } = kind {
             self.content.write(&raw)?;
         }

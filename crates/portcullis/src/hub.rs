@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use portcullis_blobs::{BlobError, BlobStore};
+use portcullis_blobs::{BlobError, BlobStore, Bytes};
 use portcullis_config::Diagnostic;
 use portcullis_router::{
     CallError, CallOutcome, CallRequest, Catalog, CatalogTool, Collector, EventStream, Router,
@@ -104,8 +104,8 @@ impl Hub {
     ///
     /// # Errors
     /// [`BlobError`] where it is not there, or is not what its name says.
-    pub async fn blob(&self, blob: BlobRef) -> Result<Vec<u8>, BlobError> {
-        Ok(self.router.store().get(blob).await?.to_vec())
+    pub async fn blob(&self, blob: BlobRef) -> Result<Bytes, BlobError> {
+        self.router.store().get(blob).await
     }
 
     /// The store behind [`blob`](Self::blob).

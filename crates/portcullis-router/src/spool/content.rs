@@ -23,13 +23,15 @@ pub(super) struct Content {
     /// What is not in the file yet; all there is, where there is none.
     gathered: Vec<u8>,
     file: Option<File>,
+    /// For its file, where it has one already.
+    place: Option<Arc<Place>>,
     head: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct File {
     writer: Box<dyn BlobWriter>,
-    _place: Place,
+    place: Arc<Place>,
 }
 
 impl Content {
@@ -39,6 +41,7 @@ impl Content {
             files,
             gathered: Vec::new(),
             file: None,
+            place: None,
             head: Vec::new(),
         }
     }
@@ -46,6 +49,14 @@ impl Content {
     /// An empty one of the same store.
     pub(super) fn another(&self) -> Self {
         Self::new(Arc::clone(&self.store), self.files.clone())
+    }
+
+    /// An empty one for the same string: for as long as both are there, they have one place.
+    pub(super) fn successor(&self) -> Self {
+        Self {
+            place: self.file.as_ref().map(|file| Arc::clone(&file.place)),
+            ..self.another()
+        }
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), SpoolFault> {
@@ -158,13 +169,13 @@ impl Content {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
-                let place = self.files.take()?;
+                let place = match self.place.take() {
+                    Some(place) => place,
+                    None => Arc::new(self.files.take()?),
+                };
                 let writer = self.store.writer()?;
                 self.head = self.gathered.get(..HEAD_BYTES).unwrap_or(&self.gathered).to_vec();
-                none.insert(File {
-                    writer,
-                    _place: place,
-                })
+                none.insert(File { writer, place })
             }
         };
         file.writer.write(&self.gathered)?;

@@ -190,6 +190,14 @@ fn a_store_that_takes_no_more_says_so_and_keeps_nothing() {
     };
     let (folder, spool) = in_folder(limits);
     let raw = base64(600_000);
+    // At once, however long the string still is.
+    let mut writer = spool.begin();
+    base64(900_000)
+        .as_bytes()
+        .chunks(65_536)
+        .for_each(|piece| writer.write(piece));
+    assert_eq!((files(&folder), spool.files.free().1), (0, MAX_OF_ONE));
+    drop(writer);
     assert!(matches!(
         write(&spool, raw.as_bytes(), 65_536),
         Err(SpoolFault::Store(BlobError::TooLarge { limit_bytes: 500_000 }))
@@ -244,4 +252,34 @@ fn each_server_has_a_share_of_the_files() {
     write(other, raw.as_bytes(), 65_536).unwrap();
     assert_eq!(files(&folder), 0);
     assert_eq!(greedy.files.free(), (MAX_FILES, MAX_OF_ONE));
+}
+
+/// Its text has the place of what was decoded.
+#[test]
+fn what_turns_out_to_be_text_needs_no_second_place() {
+    let (folder, spool) = in_folder(Limits::default());
+    let raw = base64(200_000);
+    let open: Vec<_> = (1..MAX_OF_ONE)
+        .map(|_| write(&spool, raw.as_bytes(), 65_536).unwrap())
+        .collect();
+    let text = write(&spool, format!("{raw}!").as_bytes(), 65_536).unwrap();
+    assert!(matches!(text.kind, Kind::Text));
+    assert_eq!((files(&folder), spool.files.free().1), (MAX_OF_ONE, 0));
+    drop((open, text));
+    assert_eq!(spool.files.free(), (MAX_FILES, MAX_OF_ONE));
+}
+
+#[test]
+fn a_file_that_somebody_cut_short_is_told() {
+    let (folder, spool) = in_folder(Limits::default());
+    let spooled = write(&spool, base64(400_000).as_bytes(), 65_536).unwrap();
+    let mut scratch = std::fs::read_dir(folder.path().join("blobs/tmp")).unwrap();
+    let name = scratch.next().unwrap().unwrap().path();
+    #[expect(clippy::disallowed_methods, reason = "a test damages a file")]
+    let file = std::fs::OpenOptions::new().write(true).open(name).unwrap();
+    file.set_len(100_000).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(spooled.text(|_| Ok(()))));
+    let told = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+    assert!(matches!(told, Err(SpoolFault::Store(_))), "{told:?}");
 }

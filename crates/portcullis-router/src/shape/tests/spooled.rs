@@ -318,6 +318,25 @@ fn text_beyond_what_fits_into_memory_is_spilled_as_it_came() {
     ));
 }
 
+/// It need not come back to be looked at.
+#[test]
+fn base64_beyond_what_fits_into_memory_is_stored_all_the_same() {
+    let image = png(52 << 20);
+    let result = format!(r#"{{"content":[],"structuredContent":{{"picture":"{image}"}}}}"#);
+    let (shaped, store) = shape_taken(&result, &ShapeOptions::default());
+    let shaped = shaped.unwrap();
+    assert_eq!((shaped.spilled, shaped.flags), (false, ShapeFlags::default()));
+    let [picture] = &shaped.blobs[..] else {
+        panic!("{:?}", shaped.blobs)
+    };
+    assert_eq!(picture.media_type, "image/png");
+    assert_eq!(picture.size_bytes, (52 << 20) + 8);
+    assert_eq!(
+        block_on(store.size_bytes(picture.blob)).unwrap(),
+        Some(picture.size_bytes)
+    );
+}
+
 /// A marker of the server's own is no more than its text.
 #[test]
 fn a_forged_marker_stays_text() {
