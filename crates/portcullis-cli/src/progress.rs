@@ -20,20 +20,31 @@ pub(crate) async fn show<T>(
     if !std::io::stderr().is_terminal() {
         return work.await;
     }
+    follow(doing, amount, progress, work, output::status).await
+}
+
+/// Does `work` and tells how far it is, in the place of what was told before; nothing is left of that at the end.
+async fn follow<T>(
+    doing: &str,
+    amount: impl Fn(u64, u64) -> String,
+    progress: &Progress,
+    work: impl Future<Output = T>,
+    tell: impl Fn(&str),
+) -> T {
     tokio::pin!(work);
     let mut shown = false;
     loop {
         match tokio::time::timeout(TICK, &mut work).await {
             Ok(done) => {
                 if shown {
-                    output::status("");
+                    tell("");
                 }
                 return done;
             }
             Err(_) => {
                 shown = true;
                 let (done, total) = progress.get();
-                output::status(&bar(doing, &amount(done, total), done, total));
+                tell(&bar(doing, &amount(done, total), done, total));
             }
         }
     }
@@ -54,6 +65,38 @@ fn bar(doing: &str, amount: &str, done: u64, total: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_is_followed_while_it_takes_time_and_nothing_is_left_of_that() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build().unwrap();
+        let told_of = |ticks: u32| {
+            let (told, progress) = (std::cell::RefCell::new(Vec::new()), Progress::default());
+            progress.begin(2);
+            let work = async {
+                for _ in 0..ticks {
+                    tokio::time::sleep(TICK).await;
+                    progress.advance(1);
+                }
+                "done"
+            };
+            let amount = |done, total| format!("{done} of {total}");
+            let tell = |text: &str| told.borrow_mut().push(text.to_owned());
+            let work = follow("doing", amount, &progress, work, tell);
+            assert_eq!(runtime.block_on(work), "done");
+            told.into_inner()
+        };
+        assert_eq!(told_of(0), [""; 0]);
+        let told = told_of(2);
+        let [during @ .., last] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert!(
+            !during.is_empty() && during.iter().all(|text| text.contains(" of 2")),
+            "{told:?}"
+        );
+        assert_eq!(last, "");
+    }
 
     #[test]
     fn bars() {

@@ -6,12 +6,16 @@
     reason = "tests that run the program, play the one who damages a blob, and panic where something is wrong"
 )]
 
-use std::process::{Command, Output};
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+};
 
 use portcullis::{
     BlobRef,
     blobs::{BlobStore, Bytes, FsOptions, FsStore, Tag},
 };
+use rustix::pty;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -38,14 +42,22 @@ impl Fixture {
         Self { parent, kept, loose }
     }
 
+    /// Where the content of `blob` is.
+    fn file(&self, blob: BlobRef) -> PathBuf {
+        let name = blob.0.to_string();
+        let folder = self.parent.path().join("blobs/blake3");
+        folder.join(name.get(..2).unwrap()).join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+        command.arg("blobs").args(arguments);
+        command.arg("--blobs").arg(self.parent.path().join("blobs"));
+        command
+    }
+
     fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_portcullis"))
-            .arg("blobs")
-            .args(arguments)
-            .arg("--blobs")
-            .arg(self.parent.path().join("blobs"))
-            .output()
-            .unwrap()
+        self.command(arguments).output().unwrap()
     }
 
     /// What is printed, where it ends with `code`.
@@ -96,6 +108,10 @@ fn what_is_there_is_listed_counted_and_read() {
     let content = &fixture.json(&["get", &loose], 0)[0];
     assert_eq!(content["media_type"], "application/pdf");
     assert_eq!(content["base64"], "JVBERi0xLjcgbG9vc2U=");
+    // A part says where it is from, and nothing of what only the whole tells.
+    let part = &fixture.json(&["get", &loose, "--range", "5..14"], 0)[0];
+    let expected = json!({"blob": loose, "size_bytes": 14, "from": 5, "base64": "MS43IGxvb3Nl"});
+    assert_eq!(*part, expected);
 }
 
 #[test]
@@ -137,6 +153,75 @@ fn what_is_wrong_is_said_with_a_code() {
     assert!(!folder.exists(), "to look at a store does not make one");
 }
 
+/// What was written by then is not the blob, so it must not end as if all were well.
+#[test]
+fn a_damaged_blob_is_not_got() {
+    for arguments in [&[][..], &["--range", "0..4"], &["--format", "json"]] {
+        let fixture = Fixture::new();
+        let kept = fixture.kept.to_string();
+        std::fs::write(fixture.file(fixture.kept), "kept for wrong").unwrap();
+        let told = fixture.check(&[&["get", &kept], arguments].concat(), 1);
+        assert!(
+            told.contains(&format!("error: blob `{kept}` is damaged")),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn what_is_too_large_for_json_is_got_otherwise() {
+    let fixture = Fixture::new();
+    let kept = fixture.kept.to_string();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(fixture.file(fixture.kept))
+        .unwrap();
+    file.set_len((4 << 30) + 1).unwrap();
+    let told = fixture.check(&["get", &kept, "--format", "json"], 2);
+    assert!(
+        told.contains("at most 4.0 GiB") && told.contains("`--range`"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_terminal_is_not_written_to() {
+    let fixture = Fixture::new();
+    let terminal = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap();
+    pty::grantpt(&terminal).unwrap();
+    pty::unlockpt(&terminal).unwrap();
+    let name = pty::ptsname(&terminal, Vec::new()).unwrap();
+    let screen = std::fs::File::options()
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    let mut command = fixture.command(&["get", &fixture.kept.to_string()]);
+    let output = command.stdout(screen).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("this is a terminal"), "{told}");
+}
+
+#[test]
+fn a_tag_is_let_go() {
+    let fixture = Fixture::new();
+    let (kept, loose) = (fixture.kept.to_string(), fixture.loose.to_string());
+    assert!(
+        fixture
+            .check(&["untag", "kept"], 1)
+            .contains("no tag is called `kept`")
+    );
+    fixture.check(&["untag", "keep", &loose], 1);
+    assert!(
+        fixture
+            .check(&["untag", "no/name"], 2)
+            .contains("cannot be the name of a tag")
+    );
+    let line = &fixture.json(&["untag", "keep", &kept], 0)[0];
+    assert_eq!(*line, json!({"name": "keep", "untagged": 1}));
+    assert_eq!(fixture.json(&["gc", "--retention", "0"], 0)[0]["removed"], 2);
+}
+
 #[test]
 fn verify_names_what_is_damaged() {
     let fixture = Fixture::new();
@@ -145,13 +230,7 @@ fn verify_names_what_is_damaged() {
             .check(&["verify"], 0)
             .contains("2 blobs (27 B) are what their names say; 0 are not")
     );
-    let name = fixture.loose.0.to_string();
-    let folder = fixture
-        .parent
-        .path()
-        .join("blobs/blake3")
-        .join(name.get(..2).unwrap());
-    std::fs::write(folder.join(&name), "%PDF-1.7 wrong").unwrap();
+    std::fs::write(fixture.file(fixture.loose), "%PDF-1.7 wrong").unwrap();
     let loose = fixture.loose.to_string();
     let report = &fixture.json(&["verify"], 1)[0];
     assert_eq!(report["verified"], 1);

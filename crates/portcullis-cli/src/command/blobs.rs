@@ -1,12 +1,12 @@
 //! `portcullis blobs`: a look at the store that results' binary content goes to, also beside a running hub.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use portcullis::{
     BlobRef,
-    blobs::{BlobEntry, BlobError, BlobStore, FsOptions, FsStore, GcOptions, Progress, Tag},
+    blobs::{BlobEntry, BlobError, BlobStore, FsOptions, FsStore, GcOptions, Progress, Tag, TagName},
     config::{Options, normalize},
     read_documents,
 };
@@ -16,8 +16,10 @@ use crate::{ExitStatus, arguments::Format, findings, host::Host, hub, output, pr
 
 mod get;
 mod text;
+mod untag;
+mod verify;
 
-use text::{age, bytes, parse_duration};
+use text::{age, bytes, of_bytes, parse_duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct BlobsArguments {
@@ -53,6 +55,17 @@ enum BlobsCommand {
         #[command(flatten)]
         store: StoreArguments,
     },
+    /// Let a name's tags go: what nothing else keeps is then collected once its retention is over
+    Untag {
+        /// Which one, as `ls` shows it: session:ID for what a session stored
+        #[arg(value_name = "NAME")]
+        name: TagName,
+        /// Only from this blob
+        #[arg(value_name = "BLOB")]
+        blob: Option<BlobRef>,
+        #[command(flatten)]
+        store: StoreArguments,
+    },
     /// Say how much there is
     Stats(StoreArguments),
 }
@@ -85,19 +98,6 @@ struct TagLine {
 }
 
 #[derive(Serialize)]
-struct VerifiedLine {
-    verified: u64,
-    size_bytes: u64,
-    damaged: Vec<DamagedLine>,
-}
-
-#[derive(Serialize)]
-struct DamagedLine {
-    blob: BlobRef,
-    error: String,
-}
-
-#[derive(Serialize)]
 struct CollectedLine {
     dry_run: bool,
     examined: u64,
@@ -120,7 +120,7 @@ pub(crate) async fn run(arguments: BlobsArguments) -> ExitStatus {
     let done = match arguments.command {
         BlobsCommand::Ls(store) => list(&store).await,
         BlobsCommand::Get(arguments) => get::run(&arguments).await,
-        BlobsCommand::Verify { wanted, store } => verify(&store, wanted).await,
+        BlobsCommand::Verify { wanted, store } => verify::run(&store, wanted).await,
         BlobsCommand::Gc {
             retention,
             config,
@@ -130,6 +130,7 @@ pub(crate) async fn run(arguments: BlobsArguments) -> ExitStatus {
             Ok(retention) => collect(&store, retention, dry_run).await,
             Err(status) => return status,
         },
+        BlobsCommand::Untag { name, blob, store } => untag::run(&store, name, blob).await,
         BlobsCommand::Stats(store) => stats(&store).await,
     };
     done.unwrap_or_else(|refused| refused.tell())
@@ -137,102 +138,19 @@ pub(crate) async fn run(arguments: BlobsArguments) -> ExitStatus {
 
 async fn list(arguments: &StoreArguments) -> Result<ExitStatus, Refused> {
     let store = arguments.open()?;
-    let tags = store.tags().await?;
+    let mut tags: HashMap<BlobRef, Vec<Tag>> = HashMap::new();
+    for tag in store.tags().await? {
+        tags.entry(tag.blob).or_default().push(tag);
+    }
     let mut entries = store.list();
     while let Some(entry) = entries.try_next().await? {
-        let line = BlobLine::of(&entry, &tags);
+        let line = BlobLine::of(&entry, tags.get(&entry.blob).map_or(&[], Vec::as_slice));
         match arguments.format {
             Format::Json => output::json(&line),
             Format::Text => output::line(&line.text()),
         }
     }
     Ok(ExitStatus::Done)
-}
-
-async fn verify(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<ExitStatus, Refused> {
-    let store = arguments.open()?;
-    let blobs = sizes_of(&store, wanted).await?;
-    let shown = Progress::default();
-    shown.begin(blobs.iter().map(|(_, size_bytes)| size_bytes).sum());
-    let work = async {
-        let mut line = VerifiedLine {
-            verified: 0,
-            size_bytes: 0,
-            damaged: Vec::new(),
-        };
-        for (blob, size_bytes) in blobs {
-            match verify_one(&store, blob, size_bytes, &shown).await {
-                Ok(size_bytes) => {
-                    line.verified += 1;
-                    line.size_bytes += size_bytes;
-                }
-                Err(error) => line.damaged.push(DamagedLine {
-                    blob,
-                    error: output::chain(&error),
-                }),
-            }
-        }
-        line
-    };
-    let amount = |done, total| format!("{} of {}", bytes(done), bytes(total));
-    let line = progress::show("verifying", amount, &shown, work).await;
-    match arguments.format {
-        Format::Json => output::json(&line),
-        Format::Text => {
-            line.damaged
-                .iter()
-                .for_each(|damaged| output::error(&damaged.error));
-            output::line(&format!(
-                "{} blobs ({}) are what their names say; {} are not",
-                line.verified,
-                bytes(line.size_bytes),
-                line.damaged.len()
-            ));
-        }
-    }
-    Ok(if line.damaged.is_empty() {
-        ExitStatus::Done
-    } else {
-        ExitStatus::Failed
-    })
-}
-
-/// The blobs that are wanted, or all, each with its size in bytes as the store has it.
-async fn sizes_of(store: &FsStore, wanted: Vec<BlobRef>) -> Result<Vec<(BlobRef, u64)>, BlobError> {
-    if wanted.is_empty() {
-        let entries = store.list();
-        return entries
-            .map_ok(|entry| (entry.blob, entry.size_bytes))
-            .try_collect()
-            .await;
-    }
-    let mut blobs = Vec::new();
-    for blob in wanted {
-        blobs.push((blob, store.size_bytes(blob).await?.unwrap_or(0)));
-    }
-    Ok(blobs)
-}
-
-/// Verifies `blob` and gives its size, showing every piece of it as it is read. What is then found to be missing counts
-/// as done, too.
-async fn verify_one(
-    store: &FsStore,
-    blob: BlobRef,
-    size_bytes: u64,
-    shown: &Progress,
-) -> Result<u64, BlobError> {
-    let mut read = 0;
-    let verified = async {
-        let mut pieces = store.get_stream(blob).await?;
-        while let Some(piece) = pieces.try_next().await? {
-            read += piece.len() as u64;
-            shown.advance(piece.len() as u64);
-        }
-        Ok(())
-    };
-    let verified = verified.await;
-    shown.advance(size_bytes.saturating_sub(read));
-    verified.map(|()| read)
 }
 
 /// The retention that the configurations state, or the default. Where they leave it open, it may be one that is longer.
@@ -330,13 +248,14 @@ impl StoreArguments {
 }
 
 impl BlobLine {
+    /// Of a blob that these tags keep.
     fn of(entry: &BlobEntry, tags: &[Tag]) -> Self {
-        let of_this = tags.iter().filter(|tag| tag.blob == entry.blob);
         Self {
             blob: entry.blob,
             size_bytes: entry.size_bytes,
             stored_ms: entry.stored_ms,
-            tags: of_this
+            tags: tags
+                .iter()
                 .map(|tag| TagLine {
                     name: tag.name.to_string(),
                     expires_ms: tag.expires_ms,
@@ -387,6 +306,12 @@ enum Refused {
     /// There is nothing to look at.
     NoStore(String),
     Store(BlobError),
+    /// Too large to be read at once.
+    TooLarge {
+        limit_bytes: u64,
+    },
+    /// Nothing is kept under that name.
+    NoTag(TagName),
 }
 
 impl From<BlobError> for Refused {
@@ -403,6 +328,17 @@ impl Refused {
                 (output::chain(error), ExitStatus::Usage)
             }
             Self::Store(error) => (output::chain(error), ExitStatus::Failed),
+            Self::TooLarge { limit_bytes } => (
+                format!(
+                    "as JSON at most {} are read at once: leave `--format json` out, or take parts with `--range`",
+                    bytes(*limit_bytes)
+                ),
+                ExitStatus::Usage,
+            ),
+            Self::NoTag(name) => (
+                format!("no tag is called `{name}`: `portcullis blobs ls` shows those that there are"),
+                ExitStatus::Failed,
+            ),
         };
         output::error(&told);
         status
@@ -418,39 +354,23 @@ fn now_ms() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use portcullis::blobs::Bytes;
-
     use super::*;
 
     #[test]
-    fn progress_goes_by_the_bytes_that_were_read() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let parent = tempfile::tempdir().unwrap();
-        let store = FsStore::open(parent.path(), FsOptions::default()).unwrap();
-        runtime.block_on(async {
-            let blob = store.put(Bytes::from(vec![7; 1 << 20])).await.unwrap().blob;
-            let missing: BlobRef = format!("blob:blake3:{}", "0".repeat(64)).parse().unwrap();
-            let sizes = sizes_of(&store, vec![blob, missing]).await.unwrap();
-            assert_eq!(sizes, [(blob, 1 << 20), (missing, 0)]);
-            assert_eq!(sizes_of(&store, Vec::new()).await.unwrap(), [(blob, 1 << 20)]);
-
-            let shown = Progress::default();
-            let size = verify_one(&store, blob, 1 << 20, &shown).await.unwrap();
-            assert_eq!((size, shown.get().0), (1 << 20, 1 << 20));
-            // It has gone since its size was asked for: what it would have taken is not waited for.
-            assert!(verify_one(&store, missing, 1_000, &shown).await.is_err());
-            assert_eq!(shown.get().0, (1 << 20) + 1_000);
-
-            // While the first of a blob's pieces are read, they show.
-            let mut verifying = std::pin::pin!(verify_one(&store, blob, 1 << 20, &shown));
-            shown.begin(1 << 20);
-            let mut seen = std::collections::BTreeSet::new();
-            std::future::poll_fn(|context| {
-                seen.insert(shown.get().0);
-                verifying.as_mut().poll(context).map(drop)
-            })
-            .await;
-            assert!(seen.range(1..1 << 20).next().is_some(), "{seen:?}");
-        });
+    fn parts_that_were_busy_are_told() {
+        let line = |busy_parts| CollectedLine {
+            dry_run: false,
+            examined: 9,
+            removed: 1,
+            removed_bytes: 2_048,
+            expired_tags: 0,
+            busy_parts,
+        };
+        let done = "9 blobs looked at, 1 removed (2.0 KiB), 0 tags had expired";
+        assert_eq!(line(0).text(), done);
+        assert_eq!(
+            line(3).text(),
+            format!("{done}; 3 of 256 parts were busy: run it again")
+        );
     }
 }

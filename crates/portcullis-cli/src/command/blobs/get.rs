@@ -22,7 +22,12 @@ pub(super) struct GetArguments {
 #[derive(Serialize)]
 struct ContentLine {
     blob: BlobRef,
+    /// Of the whole blob, also where a part of it is wanted.
     size_bytes: u64,
+    /// Where that part begins, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<u64>,
+    /// Of the whole blob: a part does not tell what it is of.
     #[serde(skip_serializing_if = "Option::is_none")]
     media_type: Option<&'static str>,
     base64: String,
@@ -31,16 +36,7 @@ struct ContentLine {
 pub(super) async fn run(arguments: &GetArguments) -> Result<ExitStatus, Refused> {
     let store = arguments.store.open()?;
     if arguments.store.format == Format::Json {
-        let content = match &arguments.range {
-            Some(range) => store.get_range(arguments.blob, range.clone()).await?,
-            None => store.get(arguments.blob).await?,
-        };
-        output::json(&ContentLine {
-            blob: arguments.blob,
-            size_bytes: content.len() as u64,
-            media_type: sniff(&content).map(|kind| kind.name),
-            base64: base64_simd::STANDARD.encode_to_string(&content),
-        });
+        output::json(&content(&store, arguments).await?);
         return Ok(ExitStatus::Done);
     }
     let mut out = std::io::stdout().lock();
@@ -50,16 +46,7 @@ pub(super) async fn run(arguments: &GetArguments) -> Result<ExitStatus, Refused>
     }
     let written = match &arguments.range {
         Some(range) => out.write_all(&store.get_range(arguments.blob, range.clone()).await?),
-        None => {
-            let mut content = store.get_stream(arguments.blob).await?;
-            let mut written = Ok(());
-            while written.is_ok()
-                && let Some(piece) = content.next().await
-            {
-                written = out.write_all(&piece?);
-            }
-            written
-        }
+        None => write(&store, arguments.blob, &mut out).await?,
     };
     match written.and_then(|()| out.flush()) {
         Ok(()) => Ok(ExitStatus::Done),
@@ -68,6 +55,44 @@ pub(super) async fn run(arguments: &GetArguments) -> Result<ExitStatus, Refused>
             Ok(ExitStatus::Failed)
         }
     }
+}
+
+async fn content(store: &FsStore, arguments: &GetArguments) -> Result<ContentLine, Refused> {
+    let blob = arguments.blob;
+    let size_bytes = store.size_bytes(blob).await?.ok_or(BlobError::NotFound(blob))?;
+    let content = match &arguments.range {
+        Some(range) => store.get_range(blob, range.clone()).await,
+        None => store.get(blob).await,
+    };
+    let content = content.map_err(|error| match error {
+        BlobError::TooLarge { limit_bytes } => Refused::TooLarge { limit_bytes },
+        other => Refused::Store(other),
+    })?;
+    let whole = arguments.range.is_none().then_some(&content);
+    Ok(ContentLine {
+        blob,
+        size_bytes,
+        from: arguments.range.as_ref().map(|range| range.start),
+        media_type: whole.and_then(|content| sniff(content)).map(|kind| kind.name),
+        base64: base64_simd::STANDARD.encode_to_string(&content),
+    })
+}
+
+/// Writes the blob piece by piece, and shows how far that is.
+async fn write(store: &FsStore, blob: BlobRef, out: &mut impl Write) -> Result<std::io::Result<()>, Refused> {
+    let mut content = store.get_stream(blob).await?;
+    let shown = Progress::default();
+    shown.begin(content.size_bytes());
+    let work = async {
+        while let Some(piece) = content.try_next().await? {
+            if let Err(error) = out.write_all(&piece) {
+                return Ok(Err(error));
+            }
+            shown.advance(piece.len() as u64);
+        }
+        Ok(Ok(()))
+    };
+    progress::show("reading", of_bytes, &shown, work).await
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {

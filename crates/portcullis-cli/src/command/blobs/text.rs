@@ -21,6 +21,11 @@ pub(super) fn bytes(size: u64) -> String {
     }
 }
 
+/// How much is done, of how much.
+pub(super) fn of_bytes(done: u64, total: u64) -> String {
+    format!("{} of {}", bytes(done), bytes(total))
+}
+
 /// How long ago, in the largest unit that fits.
 pub(super) fn age(now_ms: i64, at_ms: i64) -> String {
     let seconds = now_ms.saturating_sub(at_ms) / 1_000;
