@@ -163,7 +163,8 @@ fn stopping() -> ShapeError {
 }
 
 #[cfg(test)]
-mod gated_store;
+#[path = "../../tests/shared/odd_store.rs"]
+mod odd_store;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use portcullis_router::Oversize;
 use portcullis_testkit::{Behaviour, Tool, pseudo_random};
 use serde_json::{Value, json};
 
-use super::*;
+use super::{odd_store::OddStore, *};
 
 const MIB: u64 = 1 << 20;
 
@@ -213,6 +213,33 @@ async fn what_the_store_does_not_take_fails_that_call_alone() {
     rig.call("echo", "{}").await.unwrap();
     assert_eq!(scratch(folder.path()), 0);
     assert_eq!(rig.router.store().stats().await.unwrap().blobs, 1);
+}
+
+/// What happened at the server stays true.
+#[tokio::test]
+async fn a_string_whose_thread_came_to_grief_is_lost_with_its_call_alone() {
+    let mut store = OddStore::new(|_| false);
+    store.panics = true;
+    let script = Script::new("s")
+        .tool(Tool::new("large", Behaviour::image(3 * MIB, 7)))
+        .tool(Tool::new("echo", Behaviour::Echo));
+    let rules = "default deny\nallow mcp.s.*\n";
+    let rig = Rig::start_on(
+        Arc::new(store),
+        ShapeOptions::default(),
+        scripted(&script),
+        rules,
+        None,
+    )
+    .await;
+    let error = rig.call("large", "{}").await.unwrap_err();
+    assert_eq!(error.code(), "result");
+    let told = error.to_string();
+    assert!(
+        told.contains("the tool was called, but a long string of its result was lost"),
+        "{told}"
+    );
+    rig.call("echo", "{}").await.unwrap();
 }
 
 /// A call that nobody waits for any more leaves no file and no blob.

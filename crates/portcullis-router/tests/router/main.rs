@@ -11,6 +11,10 @@ mod pins;
 mod table;
 mod watch;
 
+#[expect(dead_code, reason = "other tests make more of it")]
+#[path = "../shared/odd_store.rs"]
+mod odd_store;
+
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use portcullis_blobs::{BlobStore, MemStore, TagName};

@@ -4,7 +4,7 @@ use futures::{FutureExt, future::join_all, poll};
 use portcullis_blobs::{FsOptions, FsStore, MemStore};
 use tokio::{runtime::Builder, task::yield_now};
 
-use super::{gated_store::GatedStore, *};
+use super::{odd_store::OddStore, *};
 use crate::shape::shape;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -22,8 +22,8 @@ fn shaping(store: &Arc<dyn BlobStore>) -> Shaping {
 }
 
 /// A store where what begins with `slow` waits.
-fn gated() -> (GatedStore, Arc<dyn BlobStore>) {
-    let gated = GatedStore::new(|content| content.starts_with(SLOW));
+fn gated() -> (OddStore, Arc<dyn BlobStore>) {
+    let gated = OddStore::new(|content| content.starts_with(SLOW));
     (gated.clone(), Arc::new(gated))
 }
 

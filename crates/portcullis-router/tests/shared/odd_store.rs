@@ -1,4 +1,4 @@
-//! A store in memory of which some content has to wait.
+//! A store in memory where some content has to wait, or writing comes to grief.
 
 use std::{
     fmt,
@@ -18,16 +18,18 @@ use tokio::sync::Semaphore;
 
 /// All handles on it are one session of the store behind it.
 #[derive(Clone)]
-pub(crate) struct GatedStore {
-    pub(crate) inner: Arc<MemStore>,
+pub(crate) struct OddStore {
+    inner: Arc<MemStore>,
     /// What waits at the gate.
     waits: fn(&[u8]) -> bool,
     gate: Arc<Semaphore>,
     inside: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
+    /// Whether whoever wants to write piece by piece panics.
+    pub(crate) panics: bool,
 }
 
-impl GatedStore {
+impl OddStore {
     /// A put of what `waits` waits until the gate is opened.
     pub(crate) fn new(waits: fn(&[u8]) -> bool) -> Self {
         Self {
@@ -36,6 +38,7 @@ impl GatedStore {
             gate: Arc::new(Semaphore::new(0)),
             inside: Arc::default(),
             most: Arc::default(),
+            panics: false,
         }
     }
 
@@ -55,13 +58,13 @@ impl GatedStore {
     }
 }
 
-impl fmt::Debug for GatedStore {
+impl fmt::Debug for OddStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GatedStore").finish_non_exhaustive()
+        f.debug_struct("OddStore").finish_non_exhaustive()
     }
 }
 
-impl BlobStore for GatedStore {
+impl BlobStore for OddStore {
     fn put(&self, content: Bytes) -> BoxFuture<'_, Result<Stored, BlobError>> {
         async move {
             if (self.waits)(&content) && !self.gate.is_closed() {
@@ -80,6 +83,7 @@ impl BlobStore for GatedStore {
     }
 
     fn writer(&self) -> Result<Box<dyn BlobWriter>, BlobError> {
+        assert!(!self.panics, "this store comes to grief");
         self.inner.writer()
     }
 
