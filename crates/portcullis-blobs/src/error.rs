@@ -79,6 +79,12 @@ pub enum BlobError {
         /// What is there.
         why: String,
     },
+    /// There is no store to look at.
+    #[error("there is no blob store at `{place}`: nothing was ever stored there; name another folder")]
+    NoStore {
+        /// Where one was looked for.
+        place: String,
+    },
     /// The stream that was to be stored ended in an error. Nothing of it is kept.
     #[error("the content could not be read to its end, so it was not stored")]
     Source(#[source] io::Error),

@@ -132,10 +132,23 @@ impl FsStore {
     /// [`BlobError::NotAStore`] where something else is there, [`BlobError::NewerFormat`],
     /// [`BlobError::NotWritable`], [`BlobError::Full`] and [`BlobError::Io`].
     pub fn open(folder: &Path, options: FsOptions) -> Result<Self, BlobError> {
-        Ok(Self {
-            shelf: Arc::new(Shelf::open(folder, options)?),
+        Ok(Self::on(Shelf::open_or_new(folder, options)?))
+    }
+
+    /// As [`open`](Self::open), but makes no store where there is none: for those who only look at one.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobError::NoStore`] where there is none; else as [`open`](Self::open).
+    pub fn open_existing(folder: &Path, options: FsOptions) -> Result<Self, BlobError> {
+        Ok(Self::on(Shelf::open(folder, options)?))
+    }
+
+    fn on(shelf: Shelf) -> Self {
+        Self {
+            shelf: Arc::new(shelf),
             session: Arc::default(),
-        })
+        }
     }
 
     /// Runs file work where it may block.

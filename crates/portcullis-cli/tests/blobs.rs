@@ -143,14 +143,26 @@ fn what_is_wrong_is_said_with_a_code() {
 
     let nothing = tempfile::tempdir().unwrap();
     let folder = nothing.path().join("none");
-    let output = Command::new(env!("CARGO_BIN_EXE_portcullis"))
-        .args(["blobs", "stats", "--blobs"])
-        .arg(&folder)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no such folder"));
+    let refused = |command: &str, message: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_portcullis"))
+            .args(["blobs", command, "--blobs"])
+            .arg(&folder)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(message), "{command}: {error}");
+    };
+    refused("stats", "there is no such folder");
     assert!(!folder.exists(), "to look at a store does not make one");
+    // Nor does it in a folder that is there, or take what lies in it for its own.
+    std::fs::create_dir_all(folder.join("tmp")).unwrap();
+    std::fs::write(folder.join("tmp/precious"), "x").unwrap();
+    for command in ["ls", "verify", "gc", "stats"] {
+        refused(command, "there is no blob store");
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    assert!(folder.join("tmp/precious").exists());
 }
 
 /// What was written by then is not the blob, so it must not end as if all were well.

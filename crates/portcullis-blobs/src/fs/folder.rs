@@ -208,13 +208,14 @@ impl Folder {
         rustix::fs::fsync(&self.0)
     }
 
-    /// The names in this folder that are UTF-8, as all of ours are, in no order.
+    /// The names in this folder, in no order. One that is not UTF-8, as all of ours are, is there too, altered so
+    /// that it is none of ours.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.0)? {
-            match entry?.file_name().to_str() {
-                Ok("." | "..") | Err(_) => {}
-                Ok(name) => names.push(name.to_owned()),
+            match &*entry?.file_name().to_string_lossy() {
+                "." | ".." => {}
+                name => names.push(name.to_owned()),
             }
         }
         Ok(names)

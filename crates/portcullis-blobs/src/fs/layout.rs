@@ -8,7 +8,7 @@ use std::{
 use rustix::io::Errno;
 
 use super::{
-    folder::Folder,
+    folder::{Folder, is_file, size_bytes},
     temp::{self, TempFile},
 };
 use crate::BlobError;
@@ -17,6 +17,8 @@ use crate::BlobError;
 const FORMAT: u64 = 1;
 const FORMAT_FILE: &str = "format";
 const FORMAT_WORD: &str = "portcullis-blobs";
+/// More than any format file has, in bytes.
+const FORMAT_BYTES: u64 = 64;
 
 /// Where the blobs are.
 pub(crate) const BLOBS: &str = "blake3";
@@ -30,41 +32,47 @@ pub(crate) const SESSIONS: &str = "sessions";
 pub(crate) const ASIDE: &str = "quarantine-";
 
 /// Opens the store at `path`, or lays one out where there is nothing.
-pub(crate) fn open(path: &Path) -> Result<Folder, BlobError> {
-    let place = || path.display().to_string();
-    let io = |action| move |errno: Errno| error(action, path, errno);
+pub(crate) fn open_or_new(path: &Path) -> Result<Folder, BlobError> {
+    match open(path)? {
+        Some(root) => Ok(root),
+        None => lay_out(path),
+    }
+}
 
+/// Opens the store at `path`. `None` where there is none, whatever else there is.
+pub(crate) fn open(path: &Path) -> Result<Option<Folder>, BlobError> {
+    let root = match Folder::open(path) {
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::NOTDIR) => {
+            return Err(BlobError::NotAStore {
+                place: path.display().to_string(),
+                why: "it is not a folder".to_owned(),
+            });
+        }
+        other => other.map_err(|errno| error("open the folder", path, errno))?,
+    };
+    if !read_format(&root, path)? {
+        return Ok(None);
+    }
+    // One that we may only read stays as its owner set it.
+    let _ = root.make_private();
+    Ok(Some(root))
+}
+
+fn lay_out(path: &Path) -> Result<Folder, BlobError> {
+    let io = |action| move |errno: Errno| error(action, path, errno);
     let (root, is_new) = match Folder::open(path) {
         Err(Errno::NOENT) => {
             Folder::create_all(path).map_err(io("create the folder"))?;
             (Folder::open(path).map_err(io("open the folder"))?, true)
         }
-        Err(Errno::NOTDIR) => {
-            return Err(BlobError::NotAStore {
-                place: place(),
-                why: "it is not a folder".to_owned(),
-            });
-        }
         other => (other.map_err(io("open the folder"))?, false),
     };
-    if read_format(&root, path)? {
-        // One that we may only read stays as its owner set it.
-        let _ = root.make_private();
-        return Ok(root);
-    }
-    if let Some(other) = root
-        .names()
-        .map_err(io("list the folder"))?
-        .into_iter()
-        .find(|name| !is_ours(name))
-    {
-        // Another process may have laid it out just now.
-        if read_format(&root, path)? {
-            return Ok(root);
-        }
-        return Err(BlobError::NotAStore {
-            place: place(),
-            why: format!("it holds `{other}`"),
+    if let Some(found) = foreign(&root).map_err(io("list the folder"))? {
+        // Another process may have laid it out just now, and stored something.
+        return open(path)?.ok_or_else(|| BlobError::NotAStore {
+            place: path.display().to_string(),
+            why: format!("it holds `{found}`"),
         });
     }
     root.make_private().map_err(io("make the folder private"))?;
@@ -103,9 +111,26 @@ pub(crate) fn io_error(action: &'static str, path: &Path, source: std::io::Error
     }
 }
 
-/// Whether a laying out that was cut short may have left this.
-fn is_ours(name: &str) -> bool {
-    matches!(name, BLOBS | TEMP)
+/// What in `root` no laying out that was cut short can have left. It ends before anything is stored.
+fn foreign(root: &Folder) -> Result<Option<String>, Errno> {
+    for name in root.names()? {
+        let is_ours = matches!(&*name, BLOBS | TEMP);
+        let Some(folder) = is_ours.then(|| root.child(&name).ok()).flatten() else {
+            return Ok(Some(name));
+        };
+        for inner in folder.names()? {
+            if name == BLOBS || !temp::is_name(&inner) || !is_short_file(&folder, &inner)? {
+                return Ok(Some(format!("{name}/{inner}")));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether `name` may be a format file that was not written to its end, or is gone.
+fn is_short_file(folder: &Folder, name: &str) -> Result<bool, Errno> {
+    let stat = folder.stat(name)?;
+    Ok(stat.is_none_or(|stat| is_file(&stat) && size_bytes(&stat) <= FORMAT_BYTES))
 }
 
 /// Whether there is a format file, and of a format that this version knows.
@@ -122,7 +147,7 @@ fn read_format(root: &Folder, path: &Path) -> Result<bool, BlobError> {
         other => other.map_err(|errno| error("read the format", path, errno))?,
     };
     let mut text = String::new();
-    file.take(64)
+    file.take(FORMAT_BYTES)
         .read_to_string(&mut text)
         .map_err(|source| io_error("read the format", path, source))?;
     let found = text

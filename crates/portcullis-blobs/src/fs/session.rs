@@ -86,7 +86,10 @@ impl Holdings {
         let Some(folder) = shelf.own_folder(&shelf.root, layout::SESSIONS)? else {
             return Ok(());
         };
-        for name in folder.names().map_err(shelf.failed("list a folder"))? {
+        let mut names = folder.names().map_err(shelf.failed("list a folder"))?;
+        // What is not a session's would never be cleaned away, and must not keep anything for ever.
+        names.retain(|name| temp::is_name(name));
+        for name in names {
             self.refresh_one(shelf, &folder, name)?;
         }
         Ok(())

@@ -47,10 +47,21 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
+    pub(crate) fn open_or_new(path: &Path, options: FsOptions) -> Result<Self, BlobError> {
+        Self::on(layout::open_or_new(path)?, path, options)
+    }
+
     pub(crate) fn open(path: &Path, options: FsOptions) -> Result<Self, BlobError> {
+        let root = layout::open(path)?.ok_or_else(|| BlobError::NoStore {
+            place: path.display().to_string(),
+        })?;
+        Self::on(root, path, options)
+    }
+
+    fn on(root: Folder, path: &Path, options: FsOptions) -> Result<Self, BlobError> {
         let shelf = Self {
             path: path.to_owned(),
-            root: layout::open(path)?,
+            root,
             durability: options.durability,
             committer: Committer::default(),
             lock_tries: LOCK_TRIES,

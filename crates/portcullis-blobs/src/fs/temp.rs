@@ -11,6 +11,8 @@ use super::folder::Folder;
 
 /// How many random names are tried; only a cleaner in the very moment makes a second one necessary.
 const ATTEMPTS: usize = 16;
+/// How long a random name is.
+const NAME_DIGITS: usize = 32;
 
 /// A file under a random name. Removed when dropped, unless it was published.
 #[derive(Debug)]
@@ -99,9 +101,10 @@ impl Drop for TempFile {
     }
 }
 
-/// Removes the files whose writers are gone. A writer's lock ends with its process, so this needs no clock.
+/// Removes the files whose writers are gone. A writer's lock ends with its process, so this needs no clock. What has no
+/// name that we give is somebody else's and stays.
 pub(crate) fn clean(folder: &Folder) -> Result<()> {
-    for name in folder.names()? {
+    for name in folder.names()?.into_iter().filter(|name| is_name(name)) {
         match folder.file(&name) {
             // The lock is kept until the name is gone: a writer that created the file just now either finds it
             // taken, or finds its file without a name.
@@ -120,9 +123,17 @@ pub(crate) fn clean(folder: &Folder) -> Result<()> {
     Ok(())
 }
 
+/// Whether it is a name that we give.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.len() == NAME_DIGITS
+        && name
+            .bytes()
+            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// 128 random bits as hexadecimal digits.
 pub(crate) fn random_name() -> Result<String> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).map_err(|_| Errno::IO)?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
+    Ok(format!("{:0NAME_DIGITS$x}", u128::from_ne_bytes(bits)))
 }

@@ -21,6 +21,8 @@ mod durable;
 
 mod keeping;
 
+mod laid_out;
+
 mod large;
 
 struct Fixture {
@@ -71,6 +73,12 @@ impl Fixture {
             .map(Result::unwrap)
             .filter(|name| name.starts_with(prefix))
             .collect()
+    }
+
+    /// Leaves a file in the folder `name`, as a process does that dies.
+    fn leave(&self, name: &str, content: &[u8]) {
+        let file = temp::random_name().unwrap();
+        fs::write(self.folder().join(name).join(file), content).unwrap();
     }
 
     fn temp_files(&self) -> usize {
@@ -277,94 +285,6 @@ fn report_49_a_planted_link_is_neither_written_through_nor_read() {
 }
 
 #[test]
-fn a_link_as_format_or_among_the_temporary_files_is_not_followed() {
-    let fixture = Fixture::new();
-    drop(fixture.open());
-    let victim = fixture.parent.path().join("victim");
-    fs::write(&victim, "portcullis-blobs 1\n").unwrap();
-    symlink(&victim, fixture.folder().join("tmp/planted")).unwrap();
-    drop(fixture.open());
-    assert_eq!(fixture.temp_files(), 0);
-
-    fs::remove_file(fixture.folder().join("format")).unwrap();
-    symlink(&victim, fixture.folder().join("format")).unwrap();
-    let error = FsStore::open(&fixture.folder(), FsOptions::default()).unwrap_err();
-    assert!(matches!(error, BlobError::NotAStore { .. }), "{error:?}");
-    assert!(victim.exists());
-}
-
-#[test]
-fn leftovers_of_dead_writers_go_and_living_writers_stay() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
-    let living = Writer::create(&store.shelf, &store.session)
-        .unwrap()
-        .write_all(&[Bytes::from_static(b"slow")])
-        .unwrap();
-    fs::write(fixture.folder().join("tmp/0123"), b"left by one that died").unwrap();
-    assert_eq!(fixture.temp_files(), 2);
-
-    drop(fixture.open());
-    assert_eq!(fixture.temp_files(), 1);
-    living.finish().unwrap();
-    assert_eq!(fixture.get(&store, b"slow").unwrap().as_ref(), b"slow");
-    assert_eq!(fixture.temp_files(), 0);
-
-    drop(Writer::create(&store.shelf, &store.session).unwrap());
-    assert_eq!(fixture.temp_files(), 0);
-}
-
-#[test]
-fn another_folder_or_a_newer_store_is_refused() {
-    let check = |lay: fn(&Path), message: &str| {
-        let fixture = Fixture::new();
-        lay(&fixture.folder());
-        let error = FsStore::open(&fixture.folder(), FsOptions::default())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(message), "{error}");
-        assert!(error.contains(&fixture.folder().display().to_string()), "{error}");
-    };
-    check(
-        |folder| fs::write(folder, b"a file").unwrap(),
-        "it is not a folder",
-    );
-    check(
-        |folder| {
-            fs::create_dir(folder).unwrap();
-            fs::write(folder.join("diary.txt"), b"").unwrap();
-        },
-        "it holds `diary.txt`",
-    );
-    let with_format = |text: &'static str, message: &str| {
-        let fixture = Fixture::new();
-        drop(fixture.open());
-        fs::write(fixture.folder().join("format"), text).unwrap();
-        let error = FsStore::open(&fixture.folder(), FsOptions::default())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(message), "{error}");
-    };
-    with_format(
-        "portcullis-blobs 2\n",
-        "has format 2, and this version knows up to 1",
-    );
-    with_format("portcullis-blobs\n", "its `format` cannot be read");
-    with_format("", "its `format` cannot be read");
-}
-
-#[test]
-fn a_laying_out_that_was_cut_short_is_finished() {
-    let fixture = Fixture::new();
-    fs::create_dir_all(fixture.folder().join("tmp")).unwrap();
-    fs::write(fixture.folder().join("tmp/half"), b"portcu").unwrap();
-    let store = fixture.open();
-    fixture.put(&store, b"works").unwrap();
-    assert_eq!(fixture.temp_files(), 0);
-    assert_eq!(fixture.root_names("format"), ["format"]);
-}
-
-#[test]
 fn the_quota_counts_what_is_there_already_and_notices_what_has_gone() {
     let fixture = Fixture::new();
     fixture.put(&fixture.open(), b"0123456789").unwrap();
@@ -448,28 +368,6 @@ fn several_that_share_a_store_share_its_quota() {
         assert!(stored >= quota_bytes, "all of it can be used: {stored}");
         assert!(stored <= quota_bytes + others * BLOB, "{stored}");
     }
-}
-
-#[test]
-fn what_the_system_says_becomes_what_to_do() {
-    let check = |errno, message: &str| {
-        let error = layout::error("write a blob", Path::new("blobs"), errno);
-        assert!(error.to_string().contains(message), "{error}");
-        let io = layout::io_error("write a blob", Path::new("blobs"), errno.into());
-        assert_eq!(io.to_string(), error.to_string());
-    };
-    use rustix::io::Errno;
-    check(
-        Errno::NOSPC,
-        "the disk that holds the blob store at `blobs` is full",
-    );
-    check(
-        Errno::DQUOT,
-        "the disk that holds the blob store at `blobs` is full",
-    );
-    check(Errno::ROFS, "make the folder writable");
-    check(Errno::ACCESS, "make the folder writable");
-    check(Errno::IO, "could not write a blob in the blob store at `blobs`");
 }
 
 #[test]

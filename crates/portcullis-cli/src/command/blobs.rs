@@ -243,7 +243,7 @@ impl StoreArguments {
                 folder.display()
             )));
         }
-        Ok(FsStore::open(&folder, FsOptions::default())?)
+        Ok(FsStore::open_existing(&folder, FsOptions::default())?)
     }
 }
 
@@ -324,9 +324,9 @@ impl Refused {
     fn tell(&self) -> ExitStatus {
         let (told, status) = match self {
             Self::NoStore(told) => (told.clone(), ExitStatus::Usage),
-            Self::Store(error @ (BlobError::NotAStore { .. } | BlobError::Range { .. })) => {
-                (output::chain(error), ExitStatus::Usage)
-            }
+            Self::Store(
+                error @ (BlobError::NoStore { .. } | BlobError::NotAStore { .. } | BlobError::Range { .. }),
+            ) => (output::chain(error), ExitStatus::Usage),
             Self::Store(error) => (output::chain(error), ExitStatus::Failed),
             Self::TooLarge { limit_bytes } => (
                 format!(

@@ -87,7 +87,7 @@ fn what_is_written_while_it_is_hashed_comes_to_the_disk_in_the_same_order() {
             durability,
             ..FsOptions::default()
         };
-        let mut shelf = Shelf::open(&fixture.folder(), options).unwrap();
+        let mut shelf = Shelf::open_or_new(&fixture.folder(), options).unwrap();
         shelf.helpers = helpers;
         let content = Bytes::from(vec![7; 1 << 20]);
         taken();

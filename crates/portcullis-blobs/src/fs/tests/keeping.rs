@@ -57,13 +57,15 @@ fn a_session_whose_process_died_holds_nothing() {
     let fixture = Fixture::new();
     let store = fixture.open();
     fixture.put(&fixture.open(), b"orphan").unwrap();
+    fixture.leave("sessions", blob(b"orphan").0.as_bytes());
+    // Nor does what cannot be a session's, and is not cleaned away.
     fs::write(
         fixture.folder().join("sessions/0123"),
         blob(b"orphan").0.as_bytes(),
     )
     .unwrap();
     assert_eq!(fixture.collect(&store).removed, 1);
-    assert_eq!(fixture.names_in("sessions").len(), 0);
+    assert_eq!(fixture.names_in("sessions"), ["0123"]);
 }
 
 #[test]
@@ -157,7 +159,7 @@ fn report_49_links_among_tags_and_sessions_are_not_followed() {
     fixture.tag(&store, b"linked", None);
     symlink(
         elsewhere.join("victim"),
-        fixture.folder().join("sessions/planted"),
+        fixture.folder().join("sessions").join("ab".repeat(16)),
     )
     .unwrap();
     assert_eq!(fixture.collect(&fixture.open()).removed, 0);
@@ -217,7 +219,7 @@ fn a_collection_leaves_what_is_not_ours_and_takes_old_leftovers() {
     for name in ["README", &"f".repeat(64), ".hidden"] {
         fs::write(shard.join(name), b"of somebody").unwrap();
     }
-    fs::write(fixture.folder().join("tmp/0123"), b"left by one that died").unwrap();
+    fixture.leave("tmp", b"left by one that died");
     fs::write(fixture.folder().join("quarantine-x-y"), b"damaged").unwrap();
     assert_eq!(
         fixture
@@ -268,9 +270,9 @@ fn a_folder_or_a_pipe_among_the_sessions_does_not_stop_a_collection() {
     fixture.put(&store, b"held").unwrap();
     fixture.put(&fixture.open(), b"loose").unwrap();
     let sessions = fixture.folder().join("sessions");
-    fs::create_dir(sessions.join("folder")).unwrap();
+    fs::create_dir(sessions.join("ab".repeat(16))).unwrap();
     // One that a writer has open is not cleaned away.
-    let pipe = sessions.join("pipe");
+    let pipe = sessions.join("cd".repeat(16));
     rustix::fs::mknodat(
         rustix::fs::CWD,
         &pipe,

@@ -196,18 +196,11 @@ fn what_was_read_stays_while_others_are_read() {
 
 /// A store that has a helper which has nothing to do, where this machine has processors for that.
 fn open_with_helper(fixture: &Fixture, options: FsOptions) -> FsStore {
-    let mut shelf = Shelf::open(&fixture.folder(), options).unwrap();
+    let mut shelf = Shelf::open_or_new(&fixture.folder(), options).unwrap();
     if let Some(helpers) = helper::tests::ready(1) {
         shelf.helpers = helpers;
     }
-    with_shelf(shelf)
-}
-
-fn with_shelf(shelf: Shelf) -> FsStore {
-    FsStore {
-        shelf: Arc::new(shelf),
-        session: Arc::default(),
-    }
+    FsStore::on(shelf)
 }
 
 /// With a helper that comes, one that never does and one that comes too late.
@@ -221,9 +214,9 @@ fn whoever_helps_it_is_the_same() {
     let all = all.into_iter().flatten().chain([helper::Helpers::at_most(0)]);
     for helpers in all {
         let fixture = Fixture::new();
-        let mut shelf = Shelf::open(&fixture.folder(), FsOptions::default()).unwrap();
+        let mut shelf = Shelf::open_or_new(&fixture.folder(), FsOptions::default()).unwrap();
         shelf.helpers = helpers;
-        let store = with_shelf(shelf);
+        let store = FsStore::on(shelf);
         for (round, size) in [524_288, 524_289, 700_000, 1 << 20, SIZES[0], SIZES[1]]
             .into_iter()
             .cycle()
@@ -253,9 +246,9 @@ fn a_helper_that_comes_late_is_not_waited_for_and_finds_nothing() {
             let Some((helpers, release, helper)) = helper::tests::late() else {
                 return;
             };
-            let mut shelf = Shelf::open(&fixture.folder(), FsOptions::default()).unwrap();
+            let mut shelf = Shelf::open_or_new(&fixture.folder(), FsOptions::default()).unwrap();
             shelf.helpers = helpers;
-            let store = with_shelf(shelf);
+            let store = FsStore::on(shelf);
             if is_get {
                 let read = fixture.get(&store, &whole).unwrap();
                 assert!(read == whole);

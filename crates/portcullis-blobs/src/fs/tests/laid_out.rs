@@ -1,0 +1,197 @@
+//! What a store is laid out over, what it tells from one, and what it cleans away.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+use super::*;
+
+#[test]
+fn a_link_as_format_or_among_the_temporary_files_is_not_followed() {
+    let fixture = Fixture::new();
+    drop(fixture.open());
+    let victim = fixture.parent.path().join("victim");
+    fs::write(&victim, "portcullis-blobs 1\n").unwrap();
+    symlink(&victim, fixture.folder().join("tmp").join("ab".repeat(16))).unwrap();
+    drop(fixture.open());
+    assert_eq!(fixture.temp_files(), 0);
+
+    fs::remove_file(fixture.folder().join("format")).unwrap();
+    symlink(&victim, fixture.folder().join("format")).unwrap();
+    let error = FsStore::open(&fixture.folder(), FsOptions::default()).unwrap_err();
+    assert!(matches!(error, BlobError::NotAStore { .. }), "{error:?}");
+    assert!(victim.exists());
+}
+
+#[test]
+fn leftovers_of_dead_writers_go_and_living_writers_stay() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let living = Writer::create(&store.shelf, &store.session)
+        .unwrap()
+        .write_all(&[Bytes::from_static(b"slow")])
+        .unwrap();
+    fixture.leave("tmp", b"left by one that died");
+    assert_eq!(fixture.temp_files(), 2);
+
+    drop(fixture.open());
+    assert_eq!(fixture.temp_files(), 1);
+    living.finish().unwrap();
+    assert_eq!(fixture.get(&store, b"slow").unwrap().as_ref(), b"slow");
+    assert_eq!(fixture.temp_files(), 0);
+
+    drop(Writer::create(&store.shelf, &store.session).unwrap());
+    assert_eq!(fixture.temp_files(), 0);
+}
+
+#[test]
+fn another_folder_or_a_newer_store_is_refused() {
+    let check = |lay: fn(&Path), message: &str| {
+        let fixture = Fixture::new();
+        lay(&fixture.folder());
+        let error = FsStore::open(&fixture.folder(), FsOptions::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(message), "{error}");
+        assert!(error.contains(&fixture.folder().display().to_string()), "{error}");
+    };
+    check(
+        |folder| fs::write(folder, b"a file").unwrap(),
+        "it is not a folder",
+    );
+    check(
+        |folder| {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("diary.txt"), b"").unwrap();
+        },
+        "it holds `diary.txt`",
+    );
+    check(
+        |folder| {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join(OsStr::from_bytes(b"diary\xff")), b"").unwrap();
+        },
+        "it holds `diary\u{fffd}`",
+    );
+    let with_format = |text: &'static str, message: &str| {
+        let fixture = Fixture::new();
+        drop(fixture.open());
+        fs::write(fixture.folder().join("format"), text).unwrap();
+        let error = FsStore::open(&fixture.folder(), FsOptions::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(message), "{error}");
+    };
+    with_format(
+        "portcullis-blobs 2\n",
+        "has format 2, and this version knows up to 1",
+    );
+    with_format("portcullis-blobs\n", "its `format` cannot be read");
+    with_format("", "its `format` cannot be read");
+}
+
+/// It may have names that ours have, too.
+#[test]
+fn no_store_is_laid_over_files_of_somebody_and_none_of_them_goes() {
+    let digits = "0123456789abcdef".repeat(2);
+    let hash = "0123456789abcdef".repeat(4);
+    let check = |file: &str, content: &[u8], found: &str| {
+        let fixture = Fixture::new();
+        let file = fixture.folder().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, content).unwrap();
+        fs::set_permissions(fixture.folder(), PermissionsExt::from_mode(0o755)).unwrap();
+        let error = FsStore::open(&fixture.folder(), FsOptions::default()).unwrap_err();
+        assert!(matches!(error, BlobError::NotAStore { .. }), "{error:?}");
+        assert!(
+            error.to_string().contains(&format!("it holds `{found}`")),
+            "{error}"
+        );
+        assert_eq!(fs::read(&file).unwrap(), content);
+        let mode = fs::metadata(fixture.folder()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "nor is its folder changed");
+        assert_eq!(fs::read_dir(fixture.folder()).unwrap().count(), 1);
+    };
+    check("tmp/precious", b"x", "tmp/precious");
+    check("tmp/deep/precious", b"x", "tmp/deep");
+    check(&format!("tmp/{digits}"), &[7; 65], &format!("tmp/{digits}"));
+    check(&format!("tmp/{digits}/precious"), b"x", &format!("tmp/{digits}"));
+    check("tmp", b"a file", "tmp");
+    check(&format!("blake3/01/{hash}"), b"of another program", "blake3/01");
+
+    // In a store, too, nothing goes that is not ours.
+    let fixture = Fixture::new();
+    fixture.put(&fixture.open(), b"makes the folders").unwrap();
+    let planted = ["tmp", "sessions"].map(|name| fixture.folder().join(name).join("precious"));
+    for file in &planted {
+        fs::write(file, b"x").unwrap();
+    }
+    let store = fixture.open();
+    fixture.runtime.block_on(store.gc(GcOptions::at(0))).unwrap();
+    assert!(planted.iter().all(|file| file.exists()));
+}
+
+#[test]
+fn to_look_at_a_store_makes_none_and_changes_nothing() {
+    let fixture = Fixture::new();
+    let look = || FsStore::open_existing(&fixture.folder(), FsOptions::default());
+    let check = |is: bool| {
+        let error = look().unwrap_err();
+        assert!(matches!(error, BlobError::NoStore { .. }), "{error:?}");
+        assert!(
+            error
+                .to_string()
+                .contains(&fixture.folder().display().to_string()),
+            "{error}"
+        );
+        assert_eq!(fixture.folder().exists(), is);
+    };
+    check(false);
+    fs::create_dir(fixture.folder()).unwrap();
+    fs::set_permissions(fixture.folder(), PermissionsExt::from_mode(0o755)).unwrap();
+    check(true);
+    fixture.leave("", b"precious");
+    check(true);
+    assert_eq!(fs::read_dir(fixture.folder()).unwrap().count(), 1);
+    let mode = fs::metadata(fixture.folder()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+
+    fs::remove_dir_all(fixture.folder()).unwrap();
+    fixture.put(&fixture.open(), b"there").unwrap();
+    assert_eq!(
+        fixture.get(&look().unwrap(), b"there").unwrap().as_ref(),
+        b"there"
+    );
+}
+
+#[test]
+fn a_laying_out_that_was_cut_short_is_finished() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.folder().join("tmp")).unwrap();
+    fixture.leave("tmp", b"portcu");
+    fs::create_dir(fixture.folder().join("blake3")).unwrap();
+    let store = fixture.open();
+    fixture.put(&store, b"works").unwrap();
+    assert_eq!(fixture.temp_files(), 0);
+    assert_eq!(fixture.root_names("format"), ["format"]);
+}
+
+#[test]
+fn what_the_system_says_becomes_what_to_do() {
+    let check = |errno, message: &str| {
+        let error = layout::error("write a blob", Path::new("blobs"), errno);
+        assert!(error.to_string().contains(message), "{error}");
+        let io = layout::io_error("write a blob", Path::new("blobs"), errno.into());
+        assert_eq!(io.to_string(), error.to_string());
+    };
+    use rustix::io::Errno;
+    check(
+        Errno::NOSPC,
+        "the disk that holds the blob store at `blobs` is full",
+    );
+    check(
+        Errno::DQUOT,
+        "the disk that holds the blob store at `blobs` is full",
+    );
+    check(Errno::ROFS, "make the folder writable");
+    check(Errno::ACCESS, "make the folder writable");
+    check(Errno::IO, "could not write a blob in the blob store at `blobs`");
+}
