@@ -172,6 +172,9 @@ fn read_only() {
     let name = damaged.blob.0.to_string();
     std::fs::write(folder.join("blobs/blake3").join(&name[..2]).join(&name), "bad").unwrap();
     drop(session);
+    // Nobody can write there then, whatever the rights say.
+    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.join("blobs"), open_to_all).unwrap();
     let mount = Command::new("mount")
         .args(["-o", "remount,ro"])
         .arg(&folder)

@@ -4,8 +4,8 @@ use std::{fs::File, os::fd::OwnedFd, path::Path, time::Duration};
 
 use rustix::{
     fs::{
-        AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW,
-        UTIME_OMIT,
+        AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatVfsMountFlags, Timespec,
+        Timestamps, UTIME_NOW, UTIME_OMIT,
     },
     io::{Errno, Result},
 };
@@ -43,23 +43,23 @@ impl Folder {
         .map(Self)
     }
 
-    /// Creates `path` and what is missing above it, each for this user alone.
+    /// Creates `path` and what is missing above it, each for this user alone and with its name on the disk.
     pub(crate) fn create_all(path: &Path) -> Result<()> {
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            // A name alone lies where the program runs.
+            Some(_) => Path::new("."),
+            None => return Ok(()),
+        };
         match create_private(path) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(Errno::NOENT) => {
-                let parent = path
-                    .parent()
-                    .filter(|parent| !parent.as_os_str().is_empty())
-                    .ok_or(Errno::NOENT)?;
+            Err(Errno::NOENT) if parent.as_os_str() != "." => {
                 Self::create_all(parent)?;
-                match create_private(path) {
-                    Err(Errno::EXIST) => Ok(()),
-                    other => other,
-                }
+                create_private(path)
             }
-            Err(other) => Err(other),
+            other => other,
         }
+        .or_else(|errno| if errno == Errno::EXIST { Ok(()) } else { Err(errno) })?;
+        Self::open(parent)?.sync()
     }
 
     /// The folder `name` in this one. `NOTDIR` or `LOOP` when it is a link or a file.
@@ -83,9 +83,20 @@ impl Folder {
         self.child(name)
     }
 
+    /// What this folder is.
+    pub(crate) fn own_stat(&self) -> Result<Stat> {
+        rustix::fs::fstat(&self.0)
+    }
+
+    /// Whether it lies where nobody can write.
+    pub(crate) fn is_read_only(&self) -> Result<bool> {
+        let file_system = rustix::fs::fstatvfs(&self.0)?;
+        Ok(file_system.f_flag.contains(StatVfsMountFlags::RDONLY))
+    }
+
     /// Makes this folder one that only its owner can look into.
     pub(crate) fn make_private(&self) -> Result<()> {
-        let mode = Mode::from_raw_mode(rustix::fs::fstat(&self.0)?.st_mode);
+        let mode = Mode::from_raw_mode(self.own_stat()?.st_mode);
         if mode.intersects(Mode::RWXG | Mode::RWXO) {
             rustix::fs::fchmod(&self.0, FOLDER_MODE)
         } else {
@@ -243,10 +254,19 @@ pub(crate) fn modified_ms(stat: &Stat) -> i64 {
     i64::try_from(nanos / 1_000_000).unwrap_or(i64::MAX)
 }
 
+/// Whether it belongs to this user.
+pub(crate) fn is_own(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+/// Whether others than its owner may write to it.
+pub(crate) fn others_may_write(stat: &Stat) -> bool {
+    Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
+}
+
 /// Whether only this user can have written it: ours, and nobody else has a right to it.
 pub(crate) fn is_private(stat: &Stat) -> bool {
-    let mode = Mode::from_raw_mode(stat.st_mode);
-    stat.st_uid == rustix::process::geteuid().as_raw() && !mode.intersects(Mode::RWXG | Mode::RWXO)
+    is_own(stat) && !Mode::from_raw_mode(stat.st_mode).intersects(Mode::RWXG | Mode::RWXO)
 }
 
 fn create_private(path: &Path) -> Result<()> {

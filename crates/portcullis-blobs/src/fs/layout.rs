@@ -8,7 +8,7 @@ use std::{
 use rustix::io::Errno;
 
 use super::{
-    folder::{Folder, is_file, size_bytes},
+    folder::{Folder, is_file, is_own, others_may_write, size_bytes},
     temp::{self, TempFile},
 };
 use crate::BlobError;
@@ -54,20 +54,20 @@ pub(crate) fn open(path: &Path) -> Result<Option<Folder>, BlobError> {
     if !read_format(&root, path)? {
         return Ok(None);
     }
-    // One that we may only read stays as its owner set it.
-    let _ = root.make_private();
+    keep_others_out(&root, path)?;
     Ok(Some(root))
 }
 
 fn lay_out(path: &Path) -> Result<Folder, BlobError> {
     let io = |action| move |errno: Errno| error(action, path, errno);
-    let (root, is_new) = match Folder::open(path) {
+    let opened = match Folder::open(path) {
         Err(Errno::NOENT) => {
             Folder::create_all(path).map_err(io("create the folder"))?;
-            (Folder::open(path).map_err(io("open the folder"))?, true)
+            Folder::open(path)
         }
-        other => (other.map_err(io("open the folder"))?, false),
+        other => other,
     };
+    let root = opened.map_err(io("open the folder"))?;
     if let Some(found) = foreign(&root).map_err(io("list the folder"))? {
         // Another process may have laid it out just now, and stored something.
         return open(path)?.ok_or_else(|| BlobError::NotAStore {
@@ -75,13 +75,38 @@ fn lay_out(path: &Path) -> Result<Folder, BlobError> {
             why: format!("it holds `{found}`"),
         });
     }
-    root.make_private().map_err(io("make the folder private"))?;
+    keep_others_out(&root, path)?;
     root.child_or_new(BLOBS).map_err(io("create a folder"))?;
     write_format(&root).map_err(io("write the format"))?;
-    if is_new {
-        sync_parent(path).map_err(io("sync the folder"))?;
-    }
     Ok(root)
+}
+
+/// Makes the folder its owner's alone. One of somebody else's, or that others could write to all the same, is refused:
+/// they would see each blob come, and could take it away. Where nobody can write, it stays as it is.
+fn keep_others_out(root: &Folder, path: &Path) -> Result<(), BlobError> {
+    let io = |errno| error("look at the folder", path, errno);
+    let refused = |why| {
+        Err(BlobError::Insecure {
+            place: path.display().to_string(),
+            why,
+        })
+    };
+    if root.is_read_only().map_err(io)? {
+        return Ok(());
+    }
+    if !is_own(&root.own_stat().map_err(io)?) {
+        return refused(
+            "the folder belongs to another user: run this as that user, or choose a folder of your own",
+        );
+    }
+    // Where this fails, what matters is what it leaves.
+    let _ = root.make_private();
+    if others_may_write(&root.own_stat().map_err(io)?) {
+        return refused(
+            "others may write to the folder, and that cannot be taken from them: choose one on another file system",
+        );
+    }
+    Ok(())
 }
 
 /// What the operating system's error means for the store at `path`.
@@ -135,36 +160,36 @@ fn is_short_file(folder: &Folder, name: &str) -> Result<bool, Errno> {
 
 /// Whether there is a format file, and of a format that this version knows.
 fn read_format(root: &Folder, path: &Path) -> Result<bool, BlobError> {
-    let place = || path.display().to_string();
+    let refused = |why: &str| BlobError::NotAStore {
+        place: path.display().to_string(),
+        why: why.to_owned(),
+    };
     let (file, _) = match root.file(FORMAT_FILE) {
         Err(Errno::NOENT) => return Ok(false),
-        Err(Errno::LOOP) => {
-            return Err(BlobError::NotAStore {
-                place: place(),
-                why: "its `format` is a link".to_owned(),
-            });
-        }
+        Err(Errno::LOOP) => return Err(refused("its `format` is a link")),
         other => other.map_err(|errno| error("read the format", path, errno))?,
     };
-    let mut text = String::new();
+    let mut text = Vec::new();
     file.take(FORMAT_BYTES)
-        .read_to_string(&mut text)
+        .read_to_end(&mut text)
         .map_err(|source| io_error("read the format", path, source))?;
-    let found = text
-        .strip_prefix(FORMAT_WORD)
-        .and_then(|rest| rest.trim().parse().ok())
-        .ok_or_else(|| BlobError::NotAStore {
-            place: place(),
-            why: "its `format` cannot be read".to_owned(),
-        })?;
-    if found > FORMAT {
-        return Err(BlobError::NewerFormat {
-            place: place(),
+    let text = String::from_utf8_lossy(&text);
+    let unreadable = || refused("its `format` cannot be read");
+    let number = text.strip_prefix(FORMAT_WORD).ok_or_else(unreadable)?.trim();
+    // A newer version may have more to say after its number.
+    let found = number
+        .split_whitespace()
+        .next()
+        .and_then(|found| found.parse().ok());
+    match found {
+        Some(found) if found > FORMAT => Err(BlobError::NewerFormat {
+            place: path.display().to_string(),
             found,
             known: FORMAT,
-        });
+        }),
+        Some(_) if number.parse::<u64>().is_ok() => Ok(true),
+        _ => Err(unreadable()),
     }
-    Ok(true)
 }
 
 /// Writes the format file last of all, whole or not at all.
@@ -172,18 +197,11 @@ fn write_format(root: &Folder) -> Result<(), Errno> {
     let scratch = root.child_or_new(TEMP)?;
     temp::clean(&scratch)?;
     let mut file = TempFile::create(scratch)?;
-    let write = writeln!(file.file(), "{FORMAT_WORD} {FORMAT}").and_then(|()| file.file().sync_data());
+    let write = writeln!(file.file(), "{FORMAT_WORD} {FORMAT}").and_then(|()| Folder::sync_file(file.file()));
     write.map_err(|source| Errno::from_io_error(&source).unwrap_or(Errno::IO))?;
     match file.publish(root, FORMAT_FILE) {
         // Another process was first.
         Ok(()) | Err(Errno::EXIST) => root.sync(),
         Err(other) => Err(other),
-    }
-}
-
-fn sync_parent(path: &Path) -> Result<(), Errno> {
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => Folder::open(parent)?.sync(),
-        None => Ok(()),
     }
 }

@@ -175,3 +175,19 @@ fn a_tag_is_on_the_disk_before_it_returns() {
     ];
     assert_eq!(steps, expected);
 }
+
+/// Each folder that is made for it, too: else a power cut could take them all with what was stored.
+#[test]
+fn a_store_is_on_the_disk_before_it_is_opened() {
+    let fixture = Fixture::new();
+    let parent = fixture.parent.path();
+    let path = parent.join("deep/er/blobs");
+    taken();
+    FsStore::open(&path, FsOptions::default()).unwrap();
+    let format = FileSynced(fs::metadata(path.join("format")).unwrap().ino());
+    let above = [parent, &parent.join("deep"), &parent.join("deep/er")].map(synced);
+    let expected = above.into_iter().chain([format, Named, synced(&path)]);
+    assert_eq!(taken(), expected.collect::<Vec<_>>());
+    FsStore::open(&path, FsOptions::default()).unwrap();
+    assert_eq!(taken(), []);
+}

@@ -71,7 +71,7 @@ fn another_folder_or_a_newer_store_is_refused() {
         },
         "it holds `diary\u{fffd}`",
     );
-    let with_format = |text: &'static str, message: &str| {
+    let with_format = |text: &str, message: &str| {
         let fixture = Fixture::new();
         drop(fixture.open());
         fs::write(fixture.folder().join("format"), text).unwrap();
@@ -84,6 +84,10 @@ fn another_folder_or_a_newer_store_is_refused() {
         "portcullis-blobs 2\n",
         "has format 2, and this version knows up to 1",
     );
+    let long = format!("portcullis-blobs 3 {}\n", "é".repeat(100));
+    with_format(&long, "has format 3, and this version knows up to 1");
+    with_format("portcullis-blobs 2\nand more\n", "has format 2");
+    with_format("portcullis-blobs 1\nand more\n", "its `format` cannot be read");
     with_format("portcullis-blobs\n", "its `format` cannot be read");
     with_format("", "its `format` cannot be read");
 }
@@ -194,4 +198,62 @@ fn what_the_system_says_becomes_what_to_do() {
     check(Errno::ROFS, "make the folder writable");
     check(Errno::ACCESS, "make the folder writable");
     check(Errno::IO, "could not write a blob in the blob store at `blobs`");
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// Whoever owns the folder, or can write to it, can list what is stored and take it away.
+#[test]
+fn a_folder_that_others_can_write_to_is_made_private_or_refused() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.folder()).unwrap();
+    for is_there in [false, true] {
+        fs::set_permissions(fixture.folder(), PermissionsExt::from_mode(0o777)).unwrap();
+        fixture.put(&fixture.open(), b"private").unwrap();
+        assert_eq!(mode(&fixture.folder()), 0o700, "{is_there}");
+    }
+
+    // It takes root to give a folder away; nor does root put anything into the hands of a user.
+    if rustix::process::geteuid().is_root() {
+        fs::set_permissions(fixture.folder(), PermissionsExt::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(fixture.folder(), Some(1), None).unwrap();
+        for opened in [FsStore::open, FsStore::open_existing] {
+            let error = opened(&fixture.folder(), FsOptions::default()).unwrap_err();
+            assert!(matches!(error, BlobError::Insecure { .. }), "{error:?}");
+            assert!(error.to_string().contains("belongs to another user"), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains(&fixture.folder().display().to_string()),
+                "{error}"
+            );
+        }
+        assert_eq!(mode(&fixture.folder()), 0o755);
+    }
+}
+
+#[test]
+fn what_is_private_belongs_to_this_user_and_nobody_else_has_a_right_to_it() {
+    let ours = rustix::fs::fstat(tempfile::tempfile().unwrap()).unwrap();
+    let check = |uid: u32, mode: u32, expected: [bool; 3]| {
+        let mut stat = ours;
+        stat.st_uid += uid;
+        stat.st_mode = mode;
+        let told = [
+            folder::is_own(&stat),
+            folder::others_may_write(&stat),
+            folder::is_private(&stat),
+        ];
+        assert_eq!(told, expected, "{uid} {mode:o}");
+    };
+    check(0, 0o600, [true, false, true]);
+    check(1, 0o600, [false, false, false]);
+    for mode in [0o620, 0o602] {
+        check(0, mode, [true, true, false]);
+    }
+    for mode in [0o640, 0o610, 0o604, 0o601] {
+        check(0, mode, [true, false, false]);
+    }
 }
