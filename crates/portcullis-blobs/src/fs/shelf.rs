@@ -249,6 +249,9 @@ impl Shelf {
         if !folder.stat(name)?.as_ref().is_some_and(is_it) {
             return Ok(None);
         }
+        // Its retention begins now: what it held may be older, and the only copy. Where it cannot be touched it is not
+        // ours, and nobody misses it.
+        let _ = folder.touch(name);
         let aside = format!("{}{name}-{}", layout::ASIDE, random_name()?);
         match folder.rename_new(name, &self.root, &aside) {
             Ok(()) => {}

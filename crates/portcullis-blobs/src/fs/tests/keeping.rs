@@ -236,6 +236,34 @@ fn a_collection_leaves_what_is_not_ours_and_takes_old_leftovers() {
     assert_eq!(fs::read_dir(&shard).unwrap().count(), 3);
 }
 
+/// It may have been read wrongly, or be worth a look, however long ago it was stored.
+#[test]
+fn what_is_set_aside_stays_for_the_retention_from_then_on() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&store, b"the true content").unwrap();
+    let path = fixture.file(b"the true content");
+    fs::write(&path, b"the fake content").unwrap();
+    let file = fs::File::open(&path).unwrap();
+    file.set_modified(UNIX_EPOCH).unwrap();
+    fixture.get(&store, b"the true content").unwrap_err();
+
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let options = GcOptions::at(now_ms);
+    let retention_ms = options.retention.as_millis() as i64;
+    let collect = |options| fixture.runtime.block_on(store.gc(options)).unwrap();
+    collect(options);
+    collect(GcOptions::at(now_ms + retention_ms - 60_000));
+    let dry_run = true;
+    collect(GcOptions {
+        dry_run,
+        ..GcOptions::at(FAR_MS)
+    });
+    assert_eq!(fixture.root_names("quarantine-").len(), 1);
+    collect(GcOptions::at(now_ms + retention_ms + 60_000));
+    assert_eq!(fixture.root_names("quarantine-").len(), 0);
+}
+
 /// Nothing of it would keep a blob from a collector.
 #[test]
 fn what_is_not_ours_among_the_tags_is_no_tag_and_stays() {
