@@ -7,7 +7,7 @@
 use std::{
     collections::{HashMap, HashSet},
     os::unix::fs::FileExt,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use portcullis_types::{BlobRef, Hash};
@@ -22,6 +22,8 @@ use super::{
 use crate::BlobError;
 
 const HASH_BYTES: usize = 32;
+/// How many of the hashes that it holds a session remembers: half a MiB of them.
+pub(super) const KNOWN: usize = 8 << 10;
 /// How much of a session's file is read at once: a multiple of a hash.
 const READ_BYTES: usize = 64 << 10;
 
@@ -35,27 +37,60 @@ pub(crate) struct Session {
 struct Log {
     file: TempFile,
     at: u64,
+    /// What of it is remembered, and whether this handle has proved it.
+    known: HashMap<BlobRef, bool>,
 }
 
 impl Session {
     /// Holds `blob` for as long as this session is there. To be called under the shared lock of its folder.
     pub(crate) fn hold(&self, shelf: &Shelf, blob: BlobRef) -> Result<(), BlobError> {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log();
         let log = match &mut *log {
             Some(log) => log,
             none => {
                 let folder = shelf.own_folder_or_new(&shelf.root, layout::SESSIONS)?;
                 let file = TempFile::create(folder).map_err(shelf.failed("create a file"))?;
-                none.insert(Log { file, at: 0 })
+                none.insert(Log {
+                    file,
+                    at: 0,
+                    known: HashMap::new(),
+                })
             }
         };
+        if log.known.contains_key(&blob) {
+            return Ok(());
+        }
         // What fails half-way is written over by the next: a reader takes whole hashes only.
         log.file
             .file()
             .write_all_at(blob.0.as_bytes(), log.at)
             .map_err(shelf.io_failed("write a file"))?;
         log.at += HASH_BYTES as u64;
+        if log.known.len() >= KNOWN {
+            // Nothing is let go. What comes again is written down and proved once more.
+            log.known.clear();
+        }
+        log.known.insert(blob, false);
         Ok(())
+    }
+
+    /// Whether this handle has written `blob`, or read all of it, and it was what its name says.
+    pub(crate) fn has_proved(&self, blob: BlobRef) -> bool {
+        let log = self.log();
+        log.as_ref()
+            .is_some_and(|log| log.known.get(&blob) == Some(&true))
+    }
+
+    /// Remembers that it has. What is not held is not remembered.
+    pub(crate) fn proved(&self, blob: BlobRef) {
+        let mut log = self.log();
+        if let Some(is_proved) = log.as_mut().and_then(|log| log.known.get_mut(&blob)) {
+            *is_proved = true;
+        }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Option<Log>> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -95,9 +95,15 @@ impl Shelf {
         Ok(stat.filter(is_file).as_ref().map(size_bytes))
     }
 
-    /// Whether `blob` is stored already in `folder`, told by its size where only we can have written it, else by
-    /// its hash. Whatever else has its name is moved aside.
-    pub(crate) fn is_stored(&self, folder: &Folder, blob: BlobRef, size: u64) -> Result<bool, BlobError> {
+    /// Whether `blob` is stored already in `folder`, told by its size where it `is_proved` and only we can have written it,
+    /// else by its hash. Whatever else has its name is moved aside.
+    pub(crate) fn is_stored(
+        &self,
+        folder: &Folder,
+        blob: BlobRef,
+        size: u64,
+        is_proved: bool,
+    ) -> Result<bool, BlobError> {
         let name = blob.0.to_string();
         let Some(stat) = folder.stat(&name).map_err(self.failed("look for a blob"))? else {
             return Ok(false);
@@ -107,15 +113,15 @@ impl Shelf {
                 .map_err(self.failed("move a damaged blob aside"))?;
             return Ok(false);
         }
-        if !is_private(&stat) {
-            // No byte of it is wanted, and it may be larger than memory.
-            return match self.get_range(blob, &(0..0)) {
-                Ok(_) => Ok(true),
-                Err(BlobError::Corrupt { .. } | BlobError::NotFound(_)) => Ok(false),
-                Err(other) => Err(other),
-            };
+        if is_proved && is_private(&stat) {
+            return Ok(true);
         }
-        Ok(true)
+        // No byte of it is wanted, and it may be larger than memory.
+        match self.get_range(blob, &(0..0)) {
+            Ok(_) => Ok(true),
+            Err(BlobError::Corrupt { .. } | BlobError::NotFound(_)) => Ok(false),
+            Err(other) => Err(other),
+        }
     }
 
     /// The folder of `blob`, `None` where it is missing. A link in its place is moved aside, not followed.

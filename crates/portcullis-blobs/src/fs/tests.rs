@@ -157,6 +157,50 @@ fn a_put_replaces_a_file_of_the_wrong_size_and_one_that_others_could_write() {
     check(b"wanted", 0o644, true);
 }
 
+/// A power cut leaves such a file where nothing is synced, and a disk that goes bad does. The content at hand may be the only
+/// good one.
+#[test]
+fn what_is_damaged_and_as_long_as_before_is_not_taken_for_the_content_that_is_put() {
+    for (size, durability) in [
+        (16, Durability::Fsync),
+        (16, Durability::None),
+        (1 << 20, Durability::Fsync),
+        (1 << 20, Durability::Group),
+        (1 << 20, Durability::None),
+    ] {
+        for is_streamed in [false, true] {
+            let fixture = Fixture::new();
+            let options = FsOptions {
+                durability,
+                ..FsOptions::default()
+            };
+            let open = || FsStore::open(&fixture.folder(), options).unwrap();
+            let content = Bytes::from(vec![7; size]);
+            fixture.runtime.block_on(open().put(content.clone())).unwrap();
+            fs::write(fixture.file(&content), vec![0; size]).unwrap();
+
+            let store = open();
+            let pieces = stream::iter([Ok(content.clone())]).boxed();
+            let put = || match is_streamed {
+                true => store.put_stream(pieces),
+                false => store.put(content.clone()),
+            };
+            let stored = fixture.runtime.block_on(put()).unwrap();
+            assert!(!stored.existed, "{size} {durability:?} {is_streamed}");
+            assert_eq!(fixture.get(&store, &content).unwrap(), content);
+            assert_eq!(fixture.root_names("quarantine-").len(), 1);
+            assert_eq!(fixture.temp_files(), 0);
+            assert!(
+                fixture
+                    .runtime
+                    .block_on(store.put(content.clone()))
+                    .unwrap()
+                    .existed
+            );
+        }
+    }
+}
+
 /// What others could write is read before it is taken for what it should be, however large it is.
 #[test]
 fn what_others_could_write_is_not_read_into_memory() {

@@ -150,7 +150,10 @@ impl Shelf {
     /// Whether `blob` is stored in `folder` already, which is locked. Where it is, it is from now on held and as
     /// durable as if it were put now, and the lock is given back. Where it is not, it may be held all the same.
     fn adopt(&self, session: &Session, folder: &Folder, blob: BlobRef, size: u64) -> Result<bool, BlobError> {
-        if !self.is_stored(folder, blob, size)? {
+        // A power cut may have damaged what was not synced, and a disk anything: the content that is at hand then would be
+        // dropped for it.
+        let is_proved = session.has_proved(blob);
+        if !self.is_stored(folder, blob, size, is_proved)? {
             return Ok(false);
         }
         session.hold(self, blob)?;
@@ -160,6 +163,7 @@ impl Shelf {
             other => other.map_err(self.failed("touch a blob"))?,
         }
         folder.unlock();
+        session.proved(blob);
         self.settle_existing(blob, folder)
     }
 }
@@ -256,6 +260,7 @@ impl Writer {
             match temp.publish(&folder, &blob.0.to_string()) {
                 Ok(()) => {
                     folder.unlock();
+                    session.proved(blob);
                     room.keep();
                     shelf.settle_names(blob, &folder)?;
                     return Ok(stored(false));

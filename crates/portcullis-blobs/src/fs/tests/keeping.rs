@@ -52,6 +52,40 @@ fn a_collector_of_another_store_handle_sees_what_this_one_holds() {
     assert_eq!(fixture.collect(&collector).removed, 1);
 }
 
+/// Every collection reads all of it.
+#[test]
+fn what_is_put_again_and_again_is_written_down_once() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    for content in [b"one", b"two", b"one", b"two", b"one"] {
+        fixture.put(&store, content).unwrap();
+    }
+    let sessions = fixture.folder().join("sessions");
+    let session = sessions.join(&fixture.names_in("sessions")[0]);
+    assert_eq!(fs::metadata(session).unwrap().len(), 2 * 32);
+}
+
+/// Some of them are no longer remembered then, and none is let go.
+#[test]
+fn a_session_holds_as_many_as_were_put() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&store, b"first").unwrap();
+    for number in 0..session::KNOWN + 10 {
+        store
+            .session
+            .hold(&store.shelf, blob(&number.to_le_bytes()))
+            .unwrap();
+    }
+    fixture.put(&store, b"last").unwrap();
+    assert_eq!(fixture.collect(&fixture.open()).removed, 0);
+    assert!(!store.session.has_proved(blob(b"first")) && store.session.has_proved(blob(b"last")));
+    for _ in 0..2 {
+        assert!(fixture.put(&store, b"first").unwrap().existed);
+    }
+    assert!(store.session.has_proved(blob(b"first")));
+}
+
 #[test]
 fn a_session_whose_process_died_holds_nothing() {
     let fixture = Fixture::new();
