@@ -49,9 +49,24 @@ pub enum BlobError {
         #[source]
         source: io::Error,
     },
-    /// The store may be read but not written.
-    #[error("the blob store at `{place}` cannot be written: make the folder writable for this user")]
+    /// The store lies where nothing can be written.
+    #[error(
+        "the blob store at `{place}` cannot be written: its file system can only be read; move the store"
+    )]
     NotWritable {
+        /// Where the store is.
+        place: String,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// This user has no right to read or write something of the store.
+    #[error(
+        "this user may not {action} in the blob store at `{place}`: make the folder, and all in it, this user's own"
+    )]
+    Forbidden {
+        /// What was being done.
+        action: &'static str,
         /// Where the store is.
         place: String,
         /// What the operating system said.

@@ -55,7 +55,7 @@ pub struct GcReport {
     pub removed: u64,
     /// What they took, in bytes.
     pub removed_bytes: u64,
-    /// How many tags had expired and went.
+    /// How many tags had expired and went, or would go.
     pub expired_tags: u64,
     /// How many of the store's parts were left alone because writers kept them busy; the next run sees to them.
     pub busy_parts: u64,

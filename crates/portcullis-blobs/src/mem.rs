@@ -375,3 +375,45 @@ impl fmt::Debug for MemWriter {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// With whatever keeps a blob for a while, the collection that saw it unneeded before is forgotten.
+    #[tokio::test]
+    async fn retention_begins_anew_after_a_blob_was_needed() {
+        let removed = async |store: &MemStore, now_ms| {
+            let retention = Duration::from_millis(100);
+            let options = GcOptions {
+                retention,
+                ..GcOptions::at(now_ms)
+            };
+            store.gc(options).await.unwrap().removed
+        };
+        let content = Bytes::from_static(b"loose");
+        for is_put_again in [true, false] {
+            let store = MemStore::default();
+            let blob = store.session().put(content.clone()).await.unwrap().blob;
+            assert_eq!(removed(&store, 1_000).await, 0);
+            if is_put_again {
+                store.session().put(content.clone()).await.unwrap();
+            } else {
+                let name: TagName = "keep".parse().unwrap();
+                let tag = Tag {
+                    name: name.clone(),
+                    blob,
+                    expires_ms: None,
+                };
+                store.tag(tag).await.unwrap();
+                assert_eq!(removed(&store, 1_050).await, 0);
+                store.untag(name, None).await.unwrap();
+            }
+            assert_eq!(removed(&store, 1_100).await, 0, "{is_put_again}");
+            assert_eq!(removed(&store, 1_199).await, 0);
+            assert_eq!(removed(&store, 1_200).await, 1);
+        }
+    }
+}

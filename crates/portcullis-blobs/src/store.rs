@@ -27,7 +27,8 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`BlobError::TooLarge`] and [`BlobError::Quota`] by the store's [`Limits`]; [`BlobError::Full`],
-    /// [`BlobError::NotWritable`] and [`BlobError::Io`] by its medium.
+    /// [`BlobError::NotWritable`], [`BlobError::Forbidden`] and [`BlobError::Io`] by its medium; [`BlobError::Busy`]
+    /// where another process keeps it locked; [`BlobError::NoRuntime`] where the store needs a runtime and none is there.
     fn put(&self, content: Bytes) -> BoxFuture<'_, Result<Stored, BlobError>>;
 
     /// Stores what `content` yields, holding no more of it in memory than a fixed window and its own pieces.
@@ -104,7 +105,7 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// [`BlobError::NotWritable`] and [`BlobError::Io`].
+    /// [`BlobError::NotWritable`], [`BlobError::Forbidden`] and [`BlobError::Io`].
     fn untag(&self, name: TagName, blob: Option<BlobRef>) -> BoxFuture<'_, Result<u64, BlobError>>;
 
     /// All tags, those that have expired included, in the order of their names.
@@ -120,7 +121,7 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`BlobError::NoLocks`] where processes cannot be told apart, so that nothing may be removed;
-    /// [`BlobError::NotWritable`] and [`BlobError::Io`].
+    /// [`BlobError::NotWritable`], [`BlobError::Forbidden`] and [`BlobError::Io`].
     fn gc(&self, options: GcOptions) -> BoxFuture<'_, Result<GcReport, BlobError>>;
 
     /// What the store holds.

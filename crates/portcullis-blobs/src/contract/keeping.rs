@@ -86,6 +86,17 @@ fn a_tag_keeps_its_blob_until_it_expires_or_is_taken_away() {
         ] {
             store.tag(tag).await.unwrap();
         }
+        let dry_run = true;
+        let options = GcOptions {
+            dry_run,
+            retention: Duration::ZERO,
+            ..GcOptions::at(FAR_MS)
+        };
+        for options in [options.clone(), options] {
+            let report = store.gc(options).await.unwrap();
+            assert_eq!((report.removed, report.expired_tags), (1, 2));
+            assert_eq!(store.tags().await.unwrap().len(), 5);
+        }
         let report = collect(&store).await;
         assert_eq!((report.removed, report.expired_tags), (1, 2));
         assert!(!is_there(&store, expired).await);

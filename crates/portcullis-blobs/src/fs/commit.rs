@@ -104,6 +104,42 @@ mod tests {
         assert_eq!((state.started, state.finished), (syncs + 1, syncs + 1));
     }
 
+    /// Who does it is a matter of chance, as is whether they come in time to share one.
+    #[test]
+    fn a_sync_that_fails_fails_all_that_share_it() {
+        let mut shared = 0;
+        while shared < 20 {
+            let committer = Committer::default();
+            let syncs = AtomicU64::new(0);
+            let (release, released) = mpsc::channel::<()>();
+            let (begun, first_began) = mpsc::channel();
+            let others = std::thread::scope(|scope| {
+                let committer = &committer;
+                scope.spawn(move || {
+                    let sync = || {
+                        begun.send(()).unwrap();
+                        released.recv().unwrap();
+                        Ok(())
+                    };
+                    committer.commit(sync).unwrap();
+                });
+                first_began.recv().unwrap();
+                let fail = || {
+                    committer.commit(|| {
+                        syncs.fetch_add(1, Ordering::SeqCst);
+                        Err(Errno::IO)
+                    })
+                };
+                let others = [scope.spawn(fail), scope.spawn(fail)];
+                std::thread::yield_now();
+                release.send(()).unwrap();
+                others.map(|other| other.join().unwrap())
+            });
+            assert_eq!(others, [Err(Errno::IO); 2]);
+            shared += usize::from(syncs.into_inner() == 1);
+        }
+    }
+
     #[test]
     fn a_sync_that_fails_fails_those_it_was_for_and_no_others() {
         let committer = Committer::default();

@@ -135,12 +135,14 @@ impl Folder {
         happened(|| Step::Named);
         match rustix::fs::renameat_with(&self.0, name, &to.0, to_name, RenameFlags::NOREPLACE) {
             // This file system cannot rename without replacing. A hard link replaces nothing either.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                rustix::fs::linkat(&self.0, name, &to.0, to_name, AtFlags::empty())?;
-                self.remove(name)
-            }
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.link_new(name, to, to_name),
             other => other,
         }
+    }
+
+    fn link_new(&self, name: &str, to: &Self, to_name: &str) -> Result<()> {
+        rustix::fs::linkat(&self.0, name, &to.0, to_name, AtFlags::empty())?;
+        self.remove(name)
     }
 
     /// Moves `name` to `to_name` in `to`, in the place of what was there.
@@ -273,4 +275,37 @@ fn create_private(path: &Path) -> Result<()> {
     rustix::fs::mkdir(path, FOLDER_MODE)?;
     // The umask may have taken even the owner's bits.
     rustix::fs::chmod(path, FOLDER_MODE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    fn read(folder: &Folder, name: &str) -> String {
+        let mut text = String::new();
+        folder.file(name).unwrap().0.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn what_has_a_name_keeps_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = Folder::open(parent.path()).unwrap();
+        for name in ["old", "new"] {
+            folder.new_file(name).unwrap().write_all(name.as_bytes()).unwrap();
+        }
+        assert_eq!(folder.new_file("old").unwrap_err(), Errno::EXIST);
+        // Where the file system cannot rename without replacing, too.
+        for rename in [Folder::rename_new, Folder::link_new] {
+            assert_eq!(rename(&folder, "new", &folder, "old"), Err(Errno::EXIST));
+            assert_eq!((&*read(&folder, "old"), &*read(&folder, "new")), ("old", "new"));
+            rename(&folder, "new", &folder, "free").unwrap();
+            assert_eq!(read(&folder, "free"), "new");
+            assert!(folder.stat("new").unwrap().is_none());
+            rename(&folder, "free", &folder, "new").unwrap();
+        }
+        assert_eq!(folder.names().unwrap().len(), 2);
+    }
 }

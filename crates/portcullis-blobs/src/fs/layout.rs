@@ -115,7 +115,12 @@ pub(crate) fn error(action: &'static str, path: &Path, errno: Errno) -> BlobErro
     let source = errno.into();
     match errno {
         Errno::NOSPC | Errno::DQUOT => BlobError::Full { place, source },
-        Errno::ROFS | Errno::ACCESS | Errno::PERM => BlobError::NotWritable { place, source },
+        Errno::ROFS => BlobError::NotWritable { place, source },
+        Errno::ACCESS | Errno::PERM => BlobError::Forbidden {
+            action,
+            place,
+            source,
+        },
         _ => BlobError::Io {
             action,
             place,

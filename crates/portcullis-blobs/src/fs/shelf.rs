@@ -163,8 +163,13 @@ impl Shelf {
     /// Locks the folder of some blobs against its collector, or the collector against writers. Where the file
     /// system has no locks nothing is ever collected, so writers need none.
     pub(crate) fn lock(&self, folder: &Folder, lock: Lock) -> Result<(), BlobError> {
+        self.locked(lock, folder.lock(lock, self.lock_tries))
+    }
+
+    /// What came of asking for a lock.
+    pub(super) fn locked(&self, lock: Lock, asked: Result<(), Errno>) -> Result<(), BlobError> {
         let place = || self.path.display().to_string();
-        match folder.lock(lock, self.lock_tries) {
+        match asked {
             Err(Errno::OPNOTSUPP) if lock == Lock::Shared => Ok(()),
             Err(Errno::OPNOTSUPP) => Err(BlobError::NoLocks { place: place() }),
             Err(Errno::WOULDBLOCK) => Err(BlobError::Busy { place: place() }),

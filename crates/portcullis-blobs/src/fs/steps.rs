@@ -1,9 +1,9 @@
 //! What happens to a blob on its way to the disk, in which order, for tests to look at: no crash of a process shows
-//! whether a sync was left out.
+//! whether a sync was left out. Tests can have something happen at such a step, too.
 
 use std::os::fd::AsFd;
 
-/// One step that decides what outlasts a power cut.
+/// One step that decides what outlasts a power cut, or between which others may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Something was written whose name is not known yet.
@@ -16,6 +16,10 @@ pub(crate) enum Step {
     FolderSynced(Inode),
     /// The whole file system is.
     FileSystemSynced,
+    /// A file was made that is not locked yet.
+    Created,
+    /// A collector has chosen what goes, and is about to look again.
+    Chosen,
 }
 
 /// Which file or folder of the file system.
@@ -26,7 +30,7 @@ pub(crate) type Inode = u64;
 pub(crate) fn happened(_: impl FnOnce() -> Step) {}
 
 #[cfg(test)]
-pub(crate) use recorded::{happened, taken};
+pub(crate) use recorded::{at_next, happened, taken};
 
 /// Which one is open there, 0 where that cannot be told.
 pub(crate) fn inode(open: impl AsFd) -> Inode {
@@ -39,16 +43,33 @@ mod recorded {
 
     use super::Step;
 
+    /// What happens at a step, once.
+    type Meanwhile = (Step, Box<dyn FnOnce()>);
+
     thread_local! {
         static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
+        static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
     }
 
     pub(crate) fn happened(step: impl FnOnce() -> Step) {
-        STEPS.with_borrow_mut(|steps| steps.push(step()));
+        let step = step();
+        // These two tell nothing of what is on the disk.
+        if !matches!(step, Step::Created | Step::Chosen) {
+            STEPS.with_borrow_mut(|steps| steps.push(step));
+        }
+        let meanwhile = MEANWHILE.with_borrow_mut(|next| next.take_if(|(at, _)| *at == step));
+        if let Some((_, does)) = meanwhile {
+            does();
+        }
     }
 
     /// What happened on this thread since this was last asked.
     pub(crate) fn taken() -> Vec<Step> {
         STEPS.take()
+    }
+
+    /// Does this when `step` happens next on this thread.
+    pub(crate) fn at_next(step: Step, does: impl FnOnce() + 'static) {
+        MEANWHILE.set(Some((step, Box::new(does))));
     }
 }

@@ -15,6 +15,7 @@ use super::{
     layout,
     session::Holdings,
     shelf::Shelf,
+    steps::{Step::Chosen, happened},
     temp,
 };
 use crate::{BlobEntry, BlobError, GcOptions, GcReport, Stats, Tag};
@@ -63,11 +64,9 @@ impl Sweep {
             .map(|entry| entry.blob)
             .filter(|blob| !tagged.contains(blob) && !self.holdings.contains(*blob))
             .collect();
-        if any_expired || !candidates.is_empty() {
-            match self.remove(shelf, &folder, shard, &candidates) {
-                Err(BlobError::Busy { .. }) => self.report.busy_parts += 1,
-                other => other?,
-            }
+        match self.remove(shelf, &folder, shard, any_expired, &candidates) {
+            Err(BlobError::Busy { .. }) => self.report.busy_parts += 1,
+            other => other?,
         }
         self.options.progress.advance(1);
         Ok(self)
@@ -90,29 +89,54 @@ impl Sweep {
         Ok(self.report)
     }
 
+    /// Removes tags that have expired, on blobs that stay too, and then the candidates.
     fn remove(
         &mut self,
         shelf: &Shelf,
         folder: &Folder,
         shard: &str,
+        any_expired: bool,
         candidates: &[BlobRef],
     ) -> Result<(), BlobError> {
-        // At least once, for tags that have expired on blobs that stay.
-        let mut batches: Vec<_> = candidates.chunks(BATCH).collect();
-        if batches.is_empty() {
-            batches.push(&[]);
+        if any_expired {
+            self.locked(shelf, folder, |sweep| sweep.expire(shelf, shard))?;
         }
-        for batch in batches {
-            shelf.lock(folder, Lock::Exclusive)?;
-            let removed = self.remove_locked(shelf, folder, shard, batch);
-            folder.unlock();
-            removed?;
+        for batch in candidates.chunks(BATCH) {
+            self.locked(shelf, folder, |sweep| {
+                sweep.remove_batch(shelf, folder, shard, batch)
+            })?;
         }
         Ok(())
     }
 
-    /// Looks at everything again, now that nobody puts or tags, and removes.
-    fn remove_locked(
+    /// Does `work` while nobody puts or tags there.
+    fn locked(
+        &mut self,
+        shelf: &Shelf,
+        folder: &Folder,
+        work: impl FnOnce(&mut Self) -> Result<(), BlobError>,
+    ) -> Result<(), BlobError> {
+        happened(|| Chosen);
+        shelf.lock(folder, Lock::Exclusive)?;
+        let done = work(self);
+        folder.unlock();
+        done
+    }
+
+    fn expire(&mut self, shelf: &Shelf, shard: &str) -> Result<(), BlobError> {
+        for tag in shelf.tags_of(shard)? {
+            if !tag.is_live(self.options.now_ms) {
+                if !self.options.dry_run {
+                    shelf.remove_expired(shard, &tag)?;
+                }
+                self.report.expired_tags += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at everything again, and removes.
+    fn remove_batch(
         &mut self,
         shelf: &Shelf,
         folder: &Folder,
@@ -121,12 +145,6 @@ impl Sweep {
     ) -> Result<(), BlobError> {
         self.holdings.refresh(shelf)?;
         let tags = shelf.tags_of(shard)?;
-        for tag in tags.iter().filter(|tag| !tag.is_live(self.options.now_ms)) {
-            if !self.options.dry_run {
-                shelf.remove_expired(shard, tag)?;
-                self.report.expired_tags += 1;
-            }
-        }
         let tagged = self.live(&tags);
         for &blob in batch {
             if tagged.contains(&blob) || self.holdings.contains(blob) {

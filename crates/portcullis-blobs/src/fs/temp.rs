@@ -7,7 +7,10 @@ use rustix::{
     io::{Errno, Result},
 };
 
-use super::folder::Folder;
+use super::{
+    folder::Folder,
+    steps::{Step::Created, happened},
+};
 
 /// How many random names are tried; only a cleaner in the very moment makes a second one necessary.
 const ATTEMPTS: usize = 16;
@@ -32,6 +35,7 @@ impl TempFile {
                 Err(Errno::EXIST) => continue,
                 other => other?,
             };
+            happened(|| Created);
             // A cleaner may have come between: then it holds the lock, or has removed the name already.
             // Where there are no locks, cleaners cannot take one either, and leave the file alone.
             let locked =

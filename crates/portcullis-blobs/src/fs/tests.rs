@@ -25,6 +25,8 @@ mod laid_out;
 
 mod large;
 
+mod meanwhile;
+
 struct Fixture {
     parent: TempDir,
     runtime: tokio::runtime::Runtime,
@@ -133,6 +135,17 @@ fn a_damaged_blob_is_never_returned_and_is_set_aside() {
         fs::remove_file(file).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, file, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     });
+    damage(|file| {
+        fs::remove_file(file).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            file,
+            rustix::fs::FileType::Socket,
+            0o600.into(),
+            0,
+        )
+        .unwrap();
+    });
 }
 
 #[test]
@@ -220,6 +233,29 @@ fn what_others_could_write_is_not_read_into_memory() {
     assert!(!store.shelf.buffers.were_used());
     drop(fixture.runtime.block_on(store.get(stored.unwrap().blob)).unwrap());
     assert!(store.shelf.buffers.were_used());
+}
+
+/// It may have been put by one that takes more.
+#[test]
+fn what_is_larger_than_the_limit_is_not_read_at_once() {
+    let fixture = Fixture::new();
+    fixture.put(&fixture.open(), b"0123456789").unwrap();
+    let limited = |max_blob_bytes| {
+        let options = FsOptions {
+            limits: Limits {
+                max_blob_bytes,
+                ..Limits::default()
+            },
+            ..FsOptions::default()
+        };
+        fixture.get(&FsStore::open(&fixture.folder(), options).unwrap(), b"0123456789")
+    };
+    let refused = limited(9);
+    assert!(
+        matches!(refused, Err(BlobError::TooLarge { limit_bytes: 9 })),
+        "{refused:?}"
+    );
+    assert_eq!(limited(10).unwrap().len(), 10);
 }
 
 /// A reader that finds damage moves it aside under no lock. Whoever puts the content anew in that moment must not fail.

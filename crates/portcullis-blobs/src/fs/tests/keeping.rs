@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::*;
 
 /// Long after anything that these tests put.
-const FAR_MS: i64 = 4_000_000_000_000;
+pub(super) const FAR_MS: i64 = 4_000_000_000_000;
 
 impl Fixture {
     /// A collection that takes whatever nothing keeps.
-    fn collect(&self, store: &FsStore) -> GcReport {
+    pub(super) fn collect(&self, store: &FsStore) -> GcReport {
         let retention = Duration::ZERO;
         let options = GcOptions {
             retention,
@@ -18,7 +18,7 @@ impl Fixture {
         self.runtime.block_on(store.gc(options)).unwrap()
     }
 
-    fn tag(&self, store: &FsStore, content: &[u8], expires_ms: Option<i64>) {
+    pub(super) fn tag(&self, store: &FsStore, content: &[u8], expires_ms: Option<i64>) {
         let tag = Tag {
             name: "keep".parse().unwrap(),
             blob: blob(content),
@@ -27,7 +27,7 @@ impl Fixture {
         self.runtime.block_on(store.tag(tag)).unwrap();
     }
 
-    fn names_in(&self, folder: &str) -> Vec<String> {
+    pub(super) fn names_in(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.folder().join(folder)).unwrap();
         entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -84,6 +84,34 @@ fn a_session_holds_as_many_as_were_put() {
         assert!(fixture.put(&store, b"first").unwrap().existed);
     }
     assert!(store.session.has_proved(blob(b"first")));
+}
+
+/// More than are removed under one lock.
+#[test]
+fn a_collection_takes_all_of_a_folder() {
+    let fixture = Fixture::new();
+    let options = FsOptions {
+        durability: Durability::None,
+        ..FsOptions::default()
+    };
+    let store = FsStore::open(&fixture.folder(), options).unwrap();
+    let contents = (0_u32..).map(|number| Bytes::from(number.to_string()));
+    let of_one_folder = contents.filter(|content| shelf::fan_out(blob(content)) == "00");
+    for content in of_one_folder.take(70) {
+        fixture.runtime.block_on(store.put(content)).unwrap();
+    }
+    drop(store);
+    assert_eq!(fixture.collect(&fixture.open()).removed, 70);
+}
+
+/// Where writers cannot keep a collector out there is none, and they need not.
+#[test]
+fn without_locks_nothing_is_collected_and_all_else_goes_on() {
+    let store = Fixture::new().open();
+    let none = Err(rustix::io::Errno::OPNOTSUPP);
+    let refused = store.shelf.locked(folder::Lock::Exclusive, none).unwrap_err();
+    assert!(matches!(refused, BlobError::NoLocks { .. }), "{refused:?}");
+    store.shelf.locked(folder::Lock::Shared, none).unwrap();
 }
 
 #[test]
@@ -366,6 +394,9 @@ fn a_damaged_blob_never_comes_to_its_end_and_gives_no_range() {
             fs::write(fixture.file(&whole), content).unwrap();
         };
         spoil();
+        // Where it lies stays the same file when it is moved aside.
+        let damaged = fixture.parent.path().join("damaged");
+        fs::hard_link(fixture.file(&whole), &damaged).unwrap();
         let streamed = fixture.runtime.block_on(async {
             let mut reader = store.get_stream(blob).await?;
             let mut bytes = Vec::new();
@@ -375,6 +406,13 @@ fn a_damaged_blob_never_comes_to_its_end_and_gives_no_range() {
                     Err(error) => {
                         assert!(reader.next().await.is_none(), "nothing comes after the error");
                         assert_ne!(bytes, whole);
+                        // Not even what is there comes whole.
+                        let size = fs::metadata(&damaged).unwrap().len();
+                        assert!(
+                            (bytes.len() as u64) < size || size == 0,
+                            "{} of {size}",
+                            bytes.len()
+                        );
                         return Err(error);
                     }
                 }

@@ -195,8 +195,17 @@ fn what_the_system_says_becomes_what_to_do() {
         Errno::DQUOT,
         "the disk that holds the blob store at `blobs` is full",
     );
-    check(Errno::ROFS, "make the folder writable");
-    check(Errno::ACCESS, "make the folder writable");
+    check(
+        Errno::ROFS,
+        "the blob store at `blobs` cannot be written: its file system can only be read",
+    );
+    // It may have been reading, too.
+    for errno in [Errno::ACCESS, Errno::PERM] {
+        check(
+            errno,
+            "this user may not write a blob in the blob store at `blobs`: make the folder, and all in it",
+        );
+    }
     check(Errno::IO, "could not write a blob in the blob store at `blobs`");
 }
 
