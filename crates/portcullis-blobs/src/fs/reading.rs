@@ -77,6 +77,19 @@ impl Shelf {
         Ok(wanted.into())
     }
 
+    /// Whether what is stored as `blob` is `content`. Where that cannot be told it is not.
+    pub(crate) fn is_the_same(&self, blob: BlobRef, content: &[u8]) -> bool {
+        let Ok((mut file, stat)) = self.find(blob) else {
+            return false;
+        };
+        let mut piece = vec![0; content.len().min(PIECE_BYTES)];
+        let is_next = |expected: &[u8]| {
+            let piece = piece.get_mut(..expected.len()).unwrap_or_default();
+            read_full(&mut file, piece).is_ok() && piece == expected
+        };
+        size_bytes(&stat) == content.len() as u64 && content.chunks(PIECE_BYTES).all(is_next)
+    }
+
     pub(crate) fn reading(self: &Arc<Self>, blob: BlobRef) -> Result<Reading, BlobError> {
         let (file, stat) = self.find(blob)?;
         Ok(Reading {
@@ -295,6 +308,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::FsOptions;
 
     /// Memory that is used again holds what others read: none of that may be taken for the file's.
     #[test]
@@ -314,6 +328,39 @@ mod tests {
             assert!(content == expected, "{left}");
             assert_eq!(hash, Hash::of(&expected), "{left}");
         }
+    }
+
+    /// From its first byte to its last.
+    #[test]
+    fn what_is_stored_is_the_same_in_every_byte_and_as_long() {
+        let parent = tempfile::tempdir().unwrap();
+        let shelf = Arc::new(Shelf::open_or_new(&parent.path().join("blobs"), FsOptions::default()).unwrap());
+        let whole = Bytes::from(vec![7; 2 * PIECE_BYTES + 5]);
+        let blob = shelf.put(&Arc::default(), &whole).unwrap().blob;
+        assert!(shelf.is_the_same(blob, &whole));
+        for at in [0, PIECE_BYTES - 1, PIECE_BYTES, whole.len() - 1] {
+            let mut other = whole.to_vec();
+            other[at] = 8;
+            assert!(!shelf.is_the_same(blob, &other), "{at}");
+        }
+        for length in [0, PIECE_BYTES, whole.len() - 1] {
+            assert!(!shelf.is_the_same(blob, &whole[..length]), "{length}");
+        }
+        assert!(!shelf.is_the_same(blob, &[&whole[..], &[7]].concat()));
+        assert!(!shelf.is_the_same(BlobRef(Hash::of(b"never put")), &whole));
+    }
+
+    /// A file can be longer than any memory, and takes no room on the disk.
+    #[test]
+    fn what_memory_does_not_hold_is_an_error() {
+        for size in [1 << 60, u64::MAX] {
+            let refused = room_for(size);
+            assert!(
+                matches!(refused, Err(BlobError::Memory { needed_bytes }) if needed_bytes == size),
+                "{refused:?}"
+            );
+        }
+        assert!(room_for(10).unwrap().capacity() >= 10);
     }
 
     /// Whoever appends to a file can do so for as long as it likes.

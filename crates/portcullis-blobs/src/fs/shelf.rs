@@ -46,6 +46,18 @@ pub(crate) struct Shelf {
     root_synced: AtomicBool,
 }
 
+/// What tells that a file is what its name says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Proof<'a> {
+    /// That it is as long as its content, since this handle has written it, or read all of it. It counts for nothing where
+    /// others can have written it since.
+    Size,
+    /// That it has this content, whose hash is its name.
+    Content(&'a [u8]),
+    /// Its hash.
+    Hash,
+}
+
 impl Shelf {
     pub(crate) fn open_or_new(path: &Path, options: FsOptions) -> Result<Self, BlobError> {
         Self::on(layout::open_or_new(path)?, path, options)
@@ -95,14 +107,14 @@ impl Shelf {
         Ok(stat.filter(is_file).as_ref().map(size_bytes))
     }
 
-    /// Whether `blob` is stored already in `folder`, told by its size where it `is_proved` and only we can have written it,
-    /// else by its hash. Whatever else has its name is moved aside.
+    /// Whether `blob` is stored already in `folder`, told by its size where that is proof enough, else by its content where
+    /// that is at hand, else by its hash. Whatever else has its name is moved aside.
     pub(crate) fn is_stored(
         &self,
         folder: &Folder,
         blob: BlobRef,
         size: u64,
-        is_proved: bool,
+        proof: Proof<'_>,
     ) -> Result<bool, BlobError> {
         let name = blob.0.to_string();
         let Some(stat) = folder.stat(&name).map_err(self.failed("look for a blob"))? else {
@@ -113,8 +125,11 @@ impl Shelf {
                 .map_err(self.failed("move a damaged blob aside"))?;
             return Ok(false);
         }
-        if is_proved && is_private(&stat) {
-            return Ok(true);
+        match proof {
+            Proof::Size if is_private(&stat) => return Ok(true),
+            // A third of the work of hashing it. What differs is hashed as well, and moved aside.
+            Proof::Content(content) if self.is_the_same(blob, content) => return Ok(true),
+            _ => {}
         }
         // No byte of it is wanted, and it may be larger than memory.
         match self.get_range(blob, &(0..0)) {

@@ -12,7 +12,7 @@ use super::{
     layout,
     recent::Mark,
     session::Session,
-    shelf::{Shelf, fan_out},
+    shelf::{Proof, Shelf, fan_out},
     steps::{Step::WrittenMeanwhile, happened},
     temp::TempFile,
 };
@@ -82,10 +82,10 @@ impl Shelf {
             && writer.room.grow(size_bytes).is_ok()
             && let Some((writer, _)) = begun.take()
         {
-            return writer.publish_as(blob);
+            return writer.publish_as(blob, Proof::Content(content));
         }
         // What is there already needs no room, so what went wrong with writing it once more is of no interest.
-        if let Some(stored) = self.existing(session, blob, size_bytes)? {
+        if let Some(stored) = self.existing(session, blob, content)? {
             return Ok(stored);
         }
         let (mut writer, rest) = match begun {
@@ -100,7 +100,7 @@ impl Shelf {
             }
         };
         writer.append(rest)?;
-        writer.publish_as(blob)
+        writer.publish_as(blob, Proof::Content(content))
     }
 
     /// Writes `content` while a helper hashes it, until its hash is there, and gives what is left of it then. Takes no room
@@ -133,13 +133,14 @@ impl Shelf {
         &self,
         session: &Session,
         blob: BlobRef,
-        size_bytes: u64,
+        content: &[u8],
     ) -> Result<Option<Stored>, BlobError> {
+        let size_bytes = content.len() as u64;
         let Some(folder) = self.folder(blob)? else {
             return Ok(None);
         };
         self.lock(&folder, Lock::Shared)?;
-        let existed = self.adopt(session, &folder, blob, size_bytes)?;
+        let existed = self.adopt(session, &folder, blob, size_bytes, Proof::Content(content))?;
         Ok(existed.then_some(Stored {
             blob,
             size_bytes,
@@ -149,11 +150,21 @@ impl Shelf {
 
     /// Whether `blob` is stored in `folder` already, which is locked. Where it is, it is from now on held and as
     /// durable as if it were put now, and the lock is given back. Where it is not, it may be held all the same.
-    fn adopt(&self, session: &Session, folder: &Folder, blob: BlobRef, size: u64) -> Result<bool, BlobError> {
-        // A power cut may have damaged what was not synced, and a disk anything: the content that is at hand then would be
-        // dropped for it.
-        let is_proved = session.has_proved(blob);
-        if !self.is_stored(folder, blob, size, is_proved)? {
+    fn adopt(
+        &self,
+        session: &Session,
+        folder: &Folder,
+        blob: BlobRef,
+        size: u64,
+        proof: Proof<'_>,
+    ) -> Result<bool, BlobError> {
+        // A power cut may have damaged what was not synced, and a disk anything: what is put would be dropped for that.
+        let proof = if session.has_proved(blob) {
+            Proof::Size
+        } else {
+            proof
+        };
+        if !self.is_stored(folder, blob, size, proof)? {
             return Ok(false);
         }
         session.hold(self, blob)?;
@@ -196,7 +207,7 @@ impl Writer {
     /// Names what was written by its hash.
     pub(crate) fn finish(self) -> Result<Stored, BlobError> {
         let blob = self.blob();
-        self.publish_as(blob)
+        self.publish_as(blob, Proof::Hash)
     }
 
     /// Takes room for so many bytes, which are then appended. Where content is not synced before it gets its name, the
@@ -235,7 +246,7 @@ impl Writer {
             .map_err(self.shelf.io_failed("write a blob"))
     }
 
-    fn publish_as(self, blob: BlobRef) -> Result<Stored, BlobError> {
+    fn publish_as(self, blob: BlobRef, proof: Proof<'_>) -> Result<Stored, BlobError> {
         let Self {
             shelf,
             session,
@@ -265,7 +276,7 @@ impl Writer {
                     shelf.settle_names(blob, &folder)?;
                     return Ok(stored(false));
                 }
-                Err(Errno::EXIST) if shelf.adopt(&session, &folder, blob, size_bytes)? => {
+                Err(Errno::EXIST) if shelf.adopt(&session, &folder, blob, size_bytes, proof)? => {
                     return Ok(stored(true));
                 }
                 Err(Errno::EXIST) => {}
