@@ -146,10 +146,10 @@ pub enum BlobError {
         /// Where the store is.
         place: String,
     },
-    /// The file system has no locks, so that what other processes need cannot be known.
+    /// The file system has no locks, or none that other machines heed, so that what others need cannot be known.
     #[error(
-        "the file system of the blob store at `{place}` has no file locks, so nothing can be collected safely: \
-         move the store to a local disk"
+        "the file system of the blob store at `{place}` has no locks that all heed who may use it, so nothing can be \
+         collected safely: move the store to a local disk"
     )]
     NoLocks {
         /// Where the store is.

@@ -152,7 +152,7 @@ impl Folder {
     }
 
     /// Locks this folder, asking so many times where others have it. `WOULDBLOCK` when it is still taken then;
-    /// `OPNOTSUPP` where there are no locks.
+    /// `OPNOTSUPP` where there are no locks, or, of those that are taken alone, where another machine does not heed them.
     ///
     /// The operating system's own waiting has no deadline, hence the asking again.
     pub(crate) fn lock(&self, lock: Lock, tries: u32) -> Result<()> {
@@ -160,6 +160,9 @@ impl Folder {
             Lock::Shared => FlockOperation::NonBlockingLockShared,
             Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
         };
+        if lock == Lock::Exclusive && self.is_of_several_machines() {
+            return Err(Errno::OPNOTSUPP);
+        }
         for attempt in 0..tries {
             match rustix::fs::flock(&self.0, operation) {
                 Err(Errno::WOULDBLOCK) => {
@@ -174,6 +177,14 @@ impl Folder {
             }
         }
         Err(Errno::WOULDBLOCK)
+    }
+
+    /// Whether other machines may have this folder, too, and know nothing of its locks.
+    fn is_of_several_machines(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return rustix::fs::fstatfs(&self.0).is_ok_and(|found| has_local_locks(found.f_type));
+        #[cfg(not(target_os = "linux"))]
+        false
     }
 
     /// Gives the lock back before the folder is closed.
@@ -271,6 +282,19 @@ pub(crate) fn is_private(stat: &Stat) -> bool {
     is_own(stat) && !Mode::from_raw_mode(stat.st_mode).intersects(Mode::RWXG | Mode::RWXO)
 }
 
+/// Whether a file system of this type (`statfs(2)`) is one of several machines of which the kernel locks folders here
+/// alone. NFS and SMB have locks for files only.
+#[cfg(target_os = "linux")]
+fn has_local_locks(file_system: rustix::fs::FsWord) -> bool {
+    const NFS: u32 = 0x6969;
+    const CIFS: u32 = 0xFF53_4D42;
+    const SMB2: u32 = 0xFE53_4D42;
+    // Where its word is a short one it may have a sign.
+    [NFS, CIFS, SMB2]
+        .map(|known| known as rustix::fs::FsWord)
+        .contains(&file_system)
+}
+
 fn create_private(path: &Path) -> Result<()> {
     rustix::fs::mkdir(path, FOLDER_MODE)?;
     // The umask may have taken even the owner's bits.
@@ -287,6 +311,24 @@ mod tests {
         let mut text = String::new();
         folder.file(name).unwrap().0.read_to_string(&mut text).unwrap();
         text
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn file_systems_of_several_machines_are_known_by_their_number() {
+        let check = |number: u32, expected: bool| {
+            assert_eq!(
+                has_local_locks(number as rustix::fs::FsWord),
+                expected,
+                "{number:x}"
+            );
+        };
+        check(u32::try_from(rustix::fs::NFS_SUPER_MAGIC).unwrap(), true);
+        check(0xFF53_4D42, true);
+        check(0xFE53_4D42, true);
+        // ext4, tmpfs.
+        check(0xEF53, false);
+        check(0x0102_1994, false);
     }
 
     #[test]
