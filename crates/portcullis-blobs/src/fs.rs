@@ -170,6 +170,10 @@ impl FsStore {
         let mut batch_bytes = 0;
         while let Some(piece) = content.next().await {
             let piece = piece.map_err(BlobError::Source)?;
+            // They would gather for as long as they come.
+            if piece.is_empty() {
+                continue;
+            }
             batch_bytes += piece.len();
             batch.push(piece);
             if batch_bytes >= BATCH_BYTES {

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     path::Path,
+    sync::Arc,
 };
 
 use rustix::io::Errno;
@@ -201,7 +202,7 @@ fn read_format(root: &Folder, path: &Path) -> Result<bool, BlobError> {
 fn write_format(root: &Folder) -> Result<(), Errno> {
     let scratch = root.child_or_new(TEMP)?;
     temp::clean(&scratch)?;
-    let mut file = TempFile::create(scratch)?;
+    let mut file = TempFile::create(Arc::new(scratch))?;
     let write = writeln!(file.file(), "{FORMAT_WORD} {FORMAT}").and_then(|()| Folder::sync_file(file.file()));
     write.map_err(|source| Errno::from_io_error(&source).unwrap_or(Errno::IO))?;
     match file.publish(root, FORMAT_FILE) {

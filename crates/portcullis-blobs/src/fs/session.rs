@@ -7,7 +7,7 @@
 use std::{
     collections::{HashMap, HashSet},
     os::unix::fs::FileExt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use portcullis_types::{BlobRef, Hash};
@@ -49,7 +49,7 @@ impl Session {
             Some(log) => log,
             none => {
                 let folder = shelf.own_folder_or_new(&shelf.root, layout::SESSIONS)?;
-                let file = TempFile::create(folder).map_err(shelf.failed("create a file"))?;
+                let file = TempFile::create(Arc::new(folder)).map_err(shelf.failed("create a file"))?;
                 none.insert(Log {
                     file,
                     at: 0,

@@ -4,7 +4,7 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -21,7 +21,7 @@ use super::{
     helper::Helpers,
     layout,
     recent::Recent,
-    temp::{self, random_name},
+    temp::{self, TempFile, random_name},
 };
 use crate::{BlobError, usage::Usage};
 
@@ -35,6 +35,8 @@ pub(crate) struct Shelf {
     /// How often a lock is asked for that another process holds.
     pub(crate) lock_tries: u32,
     pub(crate) usage: Arc<Usage>,
+    /// Where files are written that have no name yet, while there are any: they share one descriptor.
+    scratch: Mutex<Weak<Folder>>,
     /// Held by who counts what is stored.
     counting: Mutex<()>,
     pub(crate) buffers: Arc<Buffers>,
@@ -78,6 +80,7 @@ impl Shelf {
             committer: Committer::default(),
             lock_tries: LOCK_TRIES,
             usage: Usage::new(options.limits),
+            scratch: Mutex::default(),
             counting: Mutex::default(),
             buffers: Arc::default(),
             helpers: Helpers::at_most(options.helpers),
@@ -166,6 +169,33 @@ impl Shelf {
             }
             Err(other) => Err(self.failed("open a folder")(other)),
         }
+    }
+
+    /// A new file that has no name of its own yet.
+    pub(crate) fn temp_file(&self) -> Result<TempFile, BlobError> {
+        let created = match TempFile::create(self.scratch()?) {
+            // Somebody has removed the folder that is held open.
+            Err(Errno::NOENT) => {
+                *self.shared_scratch() = Weak::new();
+                TempFile::create(self.scratch()?)
+            }
+            other => other,
+        };
+        created.map_err(self.failed("create a file"))
+    }
+
+    fn scratch(&self) -> Result<Arc<Folder>, BlobError> {
+        let mut shared = self.shared_scratch();
+        if let Some(folder) = shared.upgrade() {
+            return Ok(folder);
+        }
+        let folder = Arc::new(self.own_folder_or_new(&self.root, layout::TEMP)?);
+        *shared = Arc::downgrade(&folder);
+        Ok(folder)
+    }
+
+    fn shared_scratch(&self) -> MutexGuard<'_, Weak<Folder>> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn own_folder_or_new(&self, parent: &Folder, name: &str) -> Result<Folder, BlobError> {

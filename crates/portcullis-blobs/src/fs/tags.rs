@@ -13,7 +13,6 @@ use super::{
     folder::{Folder, Lock, is_file},
     layout,
     shelf::{Shelf, fan_out},
-    temp::TempFile,
 };
 use crate::{BlobError, Tag, TagName};
 
@@ -26,8 +25,7 @@ impl Shelf {
             return Err(BlobError::NotFound(tag.blob));
         };
         let failed = self.failed("write a tag");
-        let scratch = self.own_folder_or_new(&self.root, layout::TEMP)?;
-        let mut file = TempFile::create(scratch).map_err(&failed)?;
+        let mut file = self.temp_file()?;
         let expiry = tag.expires_ms.map_or(NEVER.to_owned(), |ms| ms.to_string());
         writeln!(file.file(), "{expiry}").map_err(self.io_failed("write a tag"))?;
         self.settle_content(file.file())?;

@@ -1,6 +1,6 @@
 //! Files that are being written and have no name of their own yet.
 
-use std::fs::File;
+use std::{fs::File, sync::Arc};
 
 use rustix::{
     fs::FlockOperation,
@@ -20,7 +20,7 @@ const NAME_DIGITS: usize = 32;
 /// A file under a random name. Removed when dropped, unless it was published.
 #[derive(Debug)]
 pub(crate) struct TempFile {
-    folder: Folder,
+    folder: Arc<Folder>,
     name: String,
     file: File,
     published: bool,
@@ -28,7 +28,7 @@ pub(crate) struct TempFile {
 
 impl TempFile {
     /// A new empty file in `folder`, locked so that [`clean`] leaves it alone for as long as it is open.
-    pub(crate) fn create(folder: Folder) -> Result<Self> {
+    pub(crate) fn create(folder: Arc<Folder>) -> Result<Self> {
         for _ in 0..ATTEMPTS {
             let name = random_name()?;
             let file = match folder.new_file(&name) {

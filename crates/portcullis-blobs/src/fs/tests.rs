@@ -457,3 +457,59 @@ fn outside_of_a_runtime_there_is_an_error_and_no_panic() {
     let put = futures::FutureExt::now_or_never(store.put(Bytes::from_static(b"x"))).unwrap();
     assert!(matches!(put, Err(BlobError::NoRuntime)));
 }
+
+/// A process has 1,024 as a rule, and strings of many servers may wait in files at once.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_is_being_written_takes_one_descriptor() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let writers: Vec<_> = (0..8).map(|_| store.writer().unwrap()).collect();
+    let scratch = fixture.folder().join("tmp");
+    let open = fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    // The folder is one of them.
+    assert_eq!(
+        open.filter(|path| path.starts_with(&scratch)).count(),
+        writers.len() + 1
+    );
+
+    // It is not relied on.
+    fs::remove_dir_all(&scratch).unwrap();
+    fixture.put(&store, b"works").unwrap();
+    assert_eq!(fixture.get(&store, b"works").unwrap().as_ref(), b"works");
+    drop(writers);
+    assert_eq!(fixture.temp_files(), 0);
+}
+
+/// Whoever sends pieces can send as many as it likes that have nothing in them.
+#[test]
+fn empty_pieces_of_a_stream_are_not_kept() {
+    struct Empty {
+        _kept: Arc<()>,
+    }
+
+    impl AsRef<[u8]> for Empty {
+        fn as_ref(&self) -> &[u8] {
+            &[]
+        }
+    }
+
+    let fixture = Fixture::new();
+    let kept = Arc::new(());
+    let pieces = (0..10_000).map({
+        let kept = Arc::clone(&kept);
+        move |_| {
+            assert!(Arc::strong_count(&kept) <= 3);
+            Ok(Bytes::from_owner(Empty {
+                _kept: Arc::clone(&kept),
+            }))
+        }
+    });
+    let store = fixture.open();
+    let pieces = stream::iter(pieces.chain([Ok(Bytes::from_static(b"end"))])).boxed();
+    let stored = fixture.runtime.block_on(store.put_stream(pieces)).unwrap();
+    assert_eq!(stored.blob, blob(b"end"));
+    assert_eq!(Arc::strong_count(&kept), 1);
+}

@@ -182,8 +182,7 @@ impl Shelf {
 impl Writer {
     pub(crate) fn create(shelf: &Arc<Shelf>, session: &Arc<Session>) -> Result<Self, BlobError> {
         shelf.count_if_due()?;
-        let scratch = shelf.own_folder_or_new(&shelf.root, layout::TEMP)?;
-        let temp = TempFile::create(scratch).map_err(shelf.failed("create a file"))?;
+        let temp = shelf.temp_file()?;
         let room = shelf.usage.reservation();
         Ok(Self {
             shelf: Arc::clone(shelf),

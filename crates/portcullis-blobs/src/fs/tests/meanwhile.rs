@@ -83,7 +83,7 @@ fn a_cleaner_that_comes_before_the_lock_takes_nothing_that_is_used() {
     let scratch = || store.shelf.root.child(layout::TEMP).unwrap();
     let folder = scratch();
     at_next(Created, move || temp::clean(&folder).unwrap());
-    let first = temp::TempFile::create(scratch()).unwrap();
+    let first = temp::TempFile::create(Arc::new(scratch())).unwrap();
     assert_eq!(fixture.temp_files(), 1, "one that has a name");
 
     let folder = fixture.folder().join("tmp");
@@ -98,7 +98,7 @@ fn a_cleaner_that_comes_before_the_lock_takes_nothing_that_is_used() {
         }
         tell.send(files).unwrap();
     });
-    let second = temp::TempFile::create(scratch()).unwrap();
+    let second = temp::TempFile::create(Arc::new(scratch())).unwrap();
     assert_eq!(fixture.temp_files(), 3, "the cleaner has one of them");
     drop(cleaner);
     temp::clean(&scratch()).unwrap();
