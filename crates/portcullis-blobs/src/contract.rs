@@ -13,12 +13,26 @@ mod reading;
 
 /// Runs `promise` against a fresh store of each kind that takes what `limits` allow.
 fn check<F: Future<Output = ()>>(limits: Limits, promise: impl Fn(Arc<dyn BlobStore>) -> F) {
+    let all = [Durability::Fsync, Durability::Group, Durability::None];
+    check_with(&all, limits, promise);
+}
+
+/// The same where so much is put that syncing each would take long.
+fn check_unsynced<F: Future<Output = ()>>(limits: Limits, promise: impl Fn(Arc<dyn BlobStore>) -> F) {
+    check_with(&[Durability::None], limits, promise);
+}
+
+fn check_with<F: Future<Output = ()>>(
+    durabilities: &[Durability],
+    limits: Limits,
+    promise: impl Fn(Arc<dyn BlobStore>) -> F,
+) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .build()
         .unwrap();
     runtime.block_on(promise(Arc::new(MemStore::new(limits))));
-    for durability in [Durability::Fsync, Durability::Group, Durability::None] {
+    for &durability in durabilities {
         let parent = tempfile::tempdir().unwrap();
         let options = FsOptions {
             durability,
@@ -218,6 +232,47 @@ fn limits_refuse_what_is_too_much_and_nothing_else() {
             store.put(content(400_000)).await.unwrap();
         },
     );
+}
+
+/// A file takes its room on the disk however little is in it.
+#[test]
+fn a_quota_is_not_passed_by_many_small_blobs() {
+    let limits = Limits {
+        quota_bytes: Some(100_000),
+        ..Limits::default()
+    };
+    check_unsynced(limits, |store| async move {
+        let small = |number: u32| Bytes::copy_from_slice(&number.to_le_bytes());
+        let session = store.session();
+        for number in 0..1_024 {
+            session.put(small(number)).await.unwrap();
+        }
+        let refused = [
+            store.put(small(1_024)).await,
+            store.put_stream(pieces(&small(1_024), 2)).await,
+        ];
+        for refused in refused {
+            assert!(
+                matches!(
+                    refused,
+                    Err(BlobError::TooMany {
+                        most_blobs: 1_024,
+                        quota_bytes: 100_000
+                    })
+                ),
+                "{refused:?}"
+            );
+        }
+        assert!(store.put(small(7)).await.unwrap().existed);
+        drop(session);
+        let retention = std::time::Duration::ZERO;
+        let options = crate::GcOptions {
+            retention,
+            ..crate::GcOptions::at(4_000_000_000_000)
+        };
+        assert_eq!(store.gc(options).await.unwrap().removed, 1_023);
+        store.put(small(1_024)).await.unwrap();
+    });
 }
 
 #[test]

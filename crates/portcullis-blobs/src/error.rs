@@ -40,6 +40,17 @@ pub enum BlobError {
         /// What was to be added, in bytes.
         needed_bytes: u64,
     },
+    /// The store holds as many blobs as [`Limits::quota_bytes`](crate::Limits::quota_bytes) lets it, however small.
+    #[error(
+        "the blob store's quota of {quota_bytes} bytes does not hold more than {most_blobs} blobs: raise `quota_bytes`, \
+         which is `quotaBytes` in a configuration, or remove blobs that nothing needs"
+    )]
+    TooMany {
+        /// The quota, in bytes.
+        quota_bytes: u64,
+        /// How many blobs it holds.
+        most_blobs: u64,
+    },
     /// The disk, or the user's share of it, is full. Nothing half-written is left behind.
     #[error("the disk that holds the blob store at `{place}` is full: free some space, or move the store")]
     Full {

@@ -19,7 +19,7 @@ use portcullis_types::{BlobRef, Hash};
 use crate::{
     BlobEntry, BlobError, BlobReader, BlobStore, BlobWriter, ByteStream, GcOptions, GcReport, Limits, Stats,
     Stored, Tag, TagName,
-    usage::{Reservation, Usage},
+    usage::{Amount, Reservation, Usage},
 };
 
 /// A store in memory: for tests, and for hosts that keep nothing. The one to read first.
@@ -127,9 +127,11 @@ impl MemStore {
             report.removed_bytes += held.content.len() as u64;
             options.dry_run
         });
-        self.inner
-            .usage
-            .set_stored(blobs.values().map(|held| held.content.len() as u64).sum());
+        let mut stored = Amount::default();
+        blobs
+            .values()
+            .for_each(|held| stored.add(held.content.len() as u64));
+        self.inner.usage.set_stored(stored);
         options.progress.begin(report.examined);
         options.progress.advance(report.examined);
         report

@@ -26,8 +26,8 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// [`BlobError::TooLarge`] and [`BlobError::Quota`] by the store's [`Limits`]; [`BlobError::Full`],
-    /// [`BlobError::NotWritable`], [`BlobError::Forbidden`] and [`BlobError::Io`] by its medium; [`BlobError::Busy`]
+    /// [`BlobError::TooLarge`], [`BlobError::Quota`] and [`BlobError::TooMany`] by the store's [`Limits`];
+    /// [`BlobError::Full`], [`BlobError::NotWritable`], [`BlobError::Forbidden`] and [`BlobError::Io`] by its medium; [`BlobError::Busy`]
     /// where another process keeps it locked; [`BlobError::NoRuntime`] where the store needs a runtime and none is there.
     fn put(&self, content: Bytes) -> BoxFuture<'_, Result<Stored, BlobError>>;
 
@@ -193,7 +193,10 @@ pub struct Stored {
 pub struct Limits {
     /// The largest single blob, in bytes. 4 GiB by default.
     pub max_blob_bytes: u64,
-    /// What all blobs together may take, in bytes. No quota by default.
+    /// What all blobs together may take, in bytes of content, as [`Stats::size_bytes`] has it. No quota by default.
+    ///
+    /// It bounds their number, too: one for each 4,096 bytes of it, and 1,024 at least, since each takes a block and an
+    /// inode of the disk. What stands beside the blobs is not counted: tags, what sessions hold, what was set aside.
     ///
     /// Each process that shares a store counts what it stores itself. It looks at the disk when it opens the store,
     /// collects, finds its own count at the quota, and before it writes a blob where the last look is a second old (or

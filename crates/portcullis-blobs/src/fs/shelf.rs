@@ -23,7 +23,10 @@ use super::{
     recent::Recent,
     temp::{self, TempFile, random_name},
 };
-use crate::{BlobError, usage::Usage};
+use crate::{
+    BlobError,
+    usage::{Amount, Usage},
+};
 
 /// The blocking half of the store.
 #[derive(Debug)]
@@ -349,14 +352,16 @@ impl Shelf {
             return Ok(());
         }
         let counting = self.usage.begin_counting();
-        let mut total = 0_u64;
+        let mut total = Amount::default();
         if let Some(all) = self.own_folder(&self.root, layout::BLOBS)? {
             for folder in all.names().map_err(self.failed("list a folder"))? {
                 // What is no folder holds no blobs.
                 let Ok(folder) = all.child(&folder) else { continue };
                 for name in folder.names().map_err(self.failed("list a folder"))? {
                     let stat = folder.stat(&name).map_err(self.failed("look for a blob"))?;
-                    total = total.saturating_add(stat.as_ref().map_or(0, size_bytes));
+                    if let Some(stat) = stat {
+                        total.add(size_bytes(&stat));
+                    }
                 }
             }
         }

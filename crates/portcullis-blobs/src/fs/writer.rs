@@ -227,7 +227,7 @@ impl Writer {
 
     fn reserve(&mut self, more: u64) -> Result<(), BlobError> {
         match self.room.grow(more) {
-            Err(BlobError::Quota { .. }) => {
+            Err(BlobError::Quota { .. } | BlobError::TooMany { .. }) => {
                 // Another process may have removed some since we counted.
                 self.shelf.count()?;
                 self.room.grow(more)
