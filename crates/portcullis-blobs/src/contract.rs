@@ -306,6 +306,8 @@ fn sixty_four_writers_of_one_hash_make_one_blob() {
                     .all(|stored| stored.blob == BlobRef(Hash::of(&content)))
             );
             assert_eq!(store.get(BlobRef(Hash::of(&content))).await.unwrap(), content);
+            let listed: Vec<_> = store.list().map(|entry| entry.unwrap().blob).collect().await;
+            assert_eq!(listed, [BlobRef(Hash::of(&content))]);
             // Only one of them is counted.
             store.put_stream(pieces(&rest, 1 << 20)).await.unwrap();
         },

@@ -7,8 +7,9 @@
 //! What is put stays while the handle that put it is there, and longer under a [`Tag`]; what nothing keeps is
 //! collected by [`BlobStore::gc`], which is safe beside writers, readers and other processes.
 //!
-//! Deliberately absent: any idea of MCP or of what a blob means; any clock; any network. Nothing in
-//! [`BlobStore`] assumes a local path, so that a store on object storage can be added beside these two.
+//! Deliberately absent: any idea of MCP or of what a blob means; any network; a wall clock. What time it is comes with
+//! [`GcOptions`], and when a blob was put is what its file system says; only how old the last count for a quota is, is
+//! measured here. Nothing in [`BlobStore`] assumes a local path, so that a store on object storage can be added.
 //!
 //! ```
 //! use portcullis_blobs::{BlobStore, Bytes, FsOptions, FsStore};

@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
+use futures::TryStreamExt;
 use portcullis_blobs::{BlobStore, Bytes, FsOptions, FsStore, Tag};
 use rustix::fs::Mode;
 
@@ -27,7 +28,12 @@ fn only_the_owner_may_look_whatever_the_umask() {
             })
         });
         rustix::process::umask(before);
-        let _store = stored.unwrap();
+        let store = stored.unwrap();
+        runtime.block_on(async {
+            let listed: Vec<_> = store.list().try_collect().await.unwrap();
+            assert_eq!(listed.len(), 1);
+            assert_eq!(store.verify(listed[0].blob).await.unwrap(), listed[0].size_bytes);
+        });
 
         let mut files = 0;
         let mut folders = vec![parent.path().join("deep")];

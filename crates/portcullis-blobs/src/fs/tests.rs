@@ -83,6 +83,22 @@ impl Fixture {
         fs::write(self.folder().join(name).join(file), content).unwrap();
     }
 
+    /// Whatever went wrong, each blob that can be seen is what its name says. Read past the store, which would move aside
+    /// what is not.
+    fn assert_whole(&self, expected: usize) {
+        let entries = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let mut count = 0;
+        for shard in entries(self.folder().join("blake3")) {
+            for entry in entries(shard.path()) {
+                let hash: Hash = entry.file_name().to_str().unwrap().parse().unwrap();
+                assert!(entry.file_type().unwrap().is_file(), "{hash}");
+                assert_eq!(Hash::of(&fs::read(entry.path()).unwrap()), hash);
+                count += 1;
+            }
+        }
+        assert_eq!(count, expected);
+    }
+
     fn temp_files(&self) -> usize {
         fs::read_dir(self.folder().join("tmp")).unwrap().count()
     }
@@ -284,6 +300,10 @@ fn what_is_moved_aside_while_it_is_put_is_written_anew() {
             is_over.store(true, Ordering::Relaxed);
             assert!(failed.is_none(), "{failed:?}");
         });
+        // What the other has damaged since is moved aside when it is read.
+        let _ = fixture.get(&store, b"the true content");
+        put().unwrap();
+        fixture.assert_whole(1);
     }
 }
 
@@ -360,6 +380,8 @@ fn report_49_a_planted_link_is_neither_written_through_nor_read() {
     }
     assert_eq!(fixture.get(&store, b"third").unwrap().as_ref(), b"third");
 
+    // What was stored before lies in the folder that was moved away.
+    fixture.assert_whole(2);
     assert_eq!(fs::read(&victim).unwrap(), b"hands off");
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }

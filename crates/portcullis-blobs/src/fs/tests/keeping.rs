@@ -126,6 +126,7 @@ fn a_session_whose_process_died_holds_nothing() {
         blob(b"orphan").0.as_bytes(),
     )
     .unwrap();
+    fixture.assert_whole(1);
     assert_eq!(fixture.collect(&store).removed, 1);
     assert_eq!(fixture.names_in("sessions"), ["0123"]);
 }
@@ -225,6 +226,7 @@ fn report_49_links_among_tags_and_sessions_are_not_followed() {
     )
     .unwrap();
     assert_eq!(fixture.collect(&fixture.open()).removed, 0);
+    fixture.assert_whole(1);
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
     assert_eq!(fs::read(elsewhere.join("victim")).unwrap(), b"hands off");
     assert_eq!(fixture.names_in("sessions").len(), 1, "the link went");
@@ -253,6 +255,7 @@ fn a_clock_that_jumps_takes_nothing_that_is_kept() {
         removed.push(fixture.runtime.block_on(store.gc(options)).unwrap().removed);
     }
     assert_eq!(removed, [0, 0, 0, 0, 1, 0, 0]);
+    fixture.assert_whole(2);
     for content in [b"tagged".as_slice(), b"held"] {
         assert_eq!(fixture.get(&store, content).unwrap(), content);
     }

@@ -34,7 +34,9 @@ fn leftovers_of_dead_writers_go_and_living_writers_stay() {
 
     drop(fixture.open());
     assert_eq!(fixture.temp_files(), 1);
+    fixture.assert_whole(0);
     living.finish().unwrap();
+    fixture.assert_whole(1);
     assert_eq!(fixture.get(&store, b"slow").unwrap().as_ref(), b"slow");
     assert_eq!(fixture.temp_files(), 0);
 
@@ -73,12 +75,13 @@ fn another_folder_or_a_newer_store_is_refused() {
     );
     let with_format = |text: &str, message: &str| {
         let fixture = Fixture::new();
-        drop(fixture.open());
+        fixture.put(&fixture.open(), b"stored before").unwrap();
         fs::write(fixture.folder().join("format"), text).unwrap();
         let error = FsStore::open(&fixture.folder(), FsOptions::default())
             .unwrap_err()
             .to_string();
         assert!(error.contains(message), "{error}");
+        fixture.assert_whole(1);
     };
     with_format(
         "portcullis-blobs 2\n",

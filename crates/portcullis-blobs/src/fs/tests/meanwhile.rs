@@ -73,6 +73,7 @@ fn what_is_mended_before_it_is_moved_aside_goes_back() {
     );
     assert_eq!(fixture.get(&store, b"good").unwrap().as_ref(), b"good");
     assert!(fixture.root_names("quarantine-").is_empty());
+    fixture.assert_whole(1);
 }
 
 /// A file that a cleaner has, or has had, is left to it.
