@@ -88,7 +88,7 @@ impl Amount {
         }
     }
 
-    /// The largest of either, less what there is in `self`.
+    /// How much of either may come, where this is there and `of` may be at most, before it is counted anew.
     fn shares(self, of: Self) -> Self {
         let share = |room: u64, all: u64| (room / SHARE_OF_ROOM).max(all / SHARE_OF_QUOTA);
         let room = of.minus(self);
