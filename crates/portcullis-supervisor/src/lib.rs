@@ -50,6 +50,7 @@ mod gate;
 mod listen;
 mod pace;
 mod rounds;
+mod said;
 mod service;
 mod strings;
 mod ticket;

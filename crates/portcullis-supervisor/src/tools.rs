@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use crate::{
     connection::raw_result,
     http::{ParamCache, param_headers},
+    said::excerpt,
 };
 
 /// The most pages that are asked for in one listing.
@@ -185,16 +186,19 @@ pub(crate) async fn list_tools(
     headers: Option<&ParamCache>,
 ) -> Result<ToolList, ListError> {
     let deadline = spec.timeouts.list;
-    let list = timeout(deadline, list_pages(peer, ToolLimit::of(spec)))
+    let listing = async {
+        let mut listing = list_pages(peer, ToolLimit::of(spec)).await?;
+        if let Some(headers) = headers {
+            listing.keep_good_headers(headers).await;
+        }
+        Ok(listing.finish())
+    };
+    timeout(deadline, listing)
         .await
-        .map_err(|_| ListError::TimedOut(deadline))??;
-    Ok(match headers {
-        Some(headers) => list.with_good_headers(headers),
-        None => list,
-    })
+        .map_err(|_| ListError::TimedOut(deadline))?
 }
 
-async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<ToolList, ListError> {
+async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<Listing, ListError> {
     let mut listing = Listing::new(limit);
     let mut cursor: Option<String> = None;
     let mut seen = HashSet::new();
@@ -235,50 +239,27 @@ async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<ToolLis
             next = None;
         }
         let Some(next) = next else {
-            return Ok(listing.finish());
+            return Ok(listing);
         };
         if next.len() > MAX_CURSOR_BYTES {
             listing.report(format!(
                 "a cursor has more than {MAX_CURSOR_BYTES} bytes; the listing ends here"
             ));
-            return Ok(listing.finish());
+            return Ok(listing);
         }
         if !seen.insert(Hash::of(next.as_bytes())) {
             listing.report(format!(
                 "the cursor `{}` came again; the listing ends here",
                 excerpt(&next)
             ));
-            return Ok(listing.finish());
+            return Ok(listing);
         }
         cursor = Some(next);
     }
     listing.report(format!(
         "there are more than {MAX_PAGES} pages; the listing ends here"
     ));
-    Ok(listing.finish())
-}
-
-impl ToolList {
-    /// MCP 2026-07-28, streamable HTTP (SEP-2243): a tool whose `x-mcp-header` annotations break the rules is not to
-    /// be offered.
-    fn with_good_headers(mut self, cache: &ParamCache) -> Self {
-        let reports = &mut self.reports;
-        let mut all = HashMap::new();
-        self.tools.retain(|tool| match param_headers(&tool.definition) {
-            Ok(headers) => {
-                if !headers.is_empty() {
-                    all.insert(tool.name.clone(), headers.into());
-                }
-                true
-            }
-            Err(why) => {
-                reports.push(format!("the tool `{}` was dropped: {why}", excerpt(&tool.name)));
-                false
-            }
-        });
-        cache.replace(all);
-        self
-    }
+    Ok(listing)
 }
 
 /// A listing in the making. Whatever a server sends, it stays within its bounds.
@@ -366,6 +347,29 @@ impl Listing {
         Ok(())
     }
 
+    /// MCP 2026-07-28, streamable HTTP (SEP-2243): a tool whose `x-mcp-header` annotations break the rules is not to
+    /// be offered. `cache` is told of those that do not.
+    async fn keep_good_headers(&mut self, cache: &ParamCache) {
+        let mut all = HashMap::new();
+        for tool in std::mem::take(&mut self.list.tools) {
+            match param_headers(&tool.definition) {
+                Ok(headers) if headers.is_empty() => {}
+                Ok(headers) => {
+                    all.insert(tool.name.clone(), Arc::new(headers));
+                    // It was read once more, and may be as large as all of them together.
+                    tokio::task::yield_now().await;
+                }
+                Err(why) => {
+                    self.report(format!("the tool `{}` was dropped: {why}", excerpt(&tool.name)));
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            }
+            self.list.tools.push(tool);
+        }
+        cache.replace(all);
+    }
+
     /// The least time to live of all pages holds, and the most private scope.
     fn hints(&mut self, ttl_ms: Option<&RawValue>, cache_scope: Option<&RawValue>) {
         let millis = ttl_ms.and_then(|raw| serde_json::from_str::<u64>(raw.get()).ok());
@@ -425,16 +429,6 @@ impl ToolDefinition {
             description: shape.description.and_then(text),
             definition: raw.into(),
         })
-    }
-}
-
-/// The start of a server's text, safe to print.
-fn excerpt(text: &str) -> String {
-    let short: String = text.chars().take(80).flat_map(char::escape_debug).collect();
-    if text.chars().nth(80).is_some() {
-        format!("{short}…")
-    } else {
-        short
     }
 }
 

@@ -163,8 +163,8 @@ fn of_a_page_that_is_all_commas_so_many_entries_are_looked_at() {
 }
 
 /// What a server lists beyond what is offered must not be remembered either, however often it is listed.
-#[test]
-fn headers_are_remembered_of_offered_tools_alone_and_forgotten_with_them() {
+#[tokio::test]
+async fn headers_are_remembered_of_offered_tools_alone_and_forgotten_with_them() {
     let schema = r#""inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"Region"}}}"#;
     let cache = ParamCache::default();
     for round in 0..3 {
@@ -176,9 +176,27 @@ fn headers_are_remembered_of_offered_tools_alone_and_forgotten_with_them() {
             .chain(&dropped)
             .map(String::as_str)
             .collect();
-        let list = list(&entries).with_good_headers(&cache);
+        let list = with_headers(&entries, &cache).await;
         assert_eq!((list.tools.len(), cache.len()), (1, 1));
     }
+}
+
+async fn with_headers(entries: &[&str], cache: &ParamCache) -> ToolList {
+    let mut listing = Listing::new(DESKTOP);
+    entries.iter().try_for_each(|entry| listing.add(entry)).unwrap();
+    listing.keep_good_headers(cache).await;
+    listing.finish()
+}
+
+#[tokio::test]
+async fn tools_with_bad_headers_are_reported_as_often_as_others_that_are_dropped() {
+    let bad: Vec<_> = (0..MAX_REPORTS + 5)
+        .map(|n| format!(r#"{{"name":"t{n}","inputSchema":{{"x-mcp-header":"A"}}}}"#))
+        .collect();
+    let entries: Vec<_> = bad.iter().map(String::as_str).collect();
+    let list = with_headers(&entries, &ParamCache::default()).await;
+    assert_eq!((list.tools.len(), list.reports.len()), (0, MAX_REPORTS + 1));
+    assert_eq!(list.reports.last().unwrap(), "and 5 more of the kind");
 }
 
 #[test]
