@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use thiserror::Error;
 
@@ -87,13 +87,37 @@ pub enum EgressError {
         /// The limit.
         limit_bytes: u64,
     },
-    /// The body is compressed in a way that was not asked for, or its compressed data are broken.
+    /// The body is compressed in a way that was not asked for.
+    #[error(
+        "`{host}` answered with a body whose encoding cannot be read: it is `{}`, and only gzip was asked for",
+        short(.name)
+    )]
+    UnknownEncoding {
+        /// `scheme://host:port`.
+        host: String,
+        /// What the server calls it, word for word: the message shows the start of it.
+        name: String,
+    },
+    /// The body's compressed data are broken.
     #[error("`{host}` answered with a body whose encoding cannot be read: {why}")]
     Encoding {
         /// `scheme://host:port`.
         host: String,
         /// What is wrong with it.
         why: String,
+    },
+    /// A redirect that would drop the body of the request.
+    #[error(
+        "`{host}` redirects with status {status}, which cannot be followed: it could drop the request's body; where \
+         `{place}` is the server's new address, configure it"
+    )]
+    Moved {
+        /// `scheme://host:port`.
+        host: String,
+        /// The status.
+        status: u16,
+        /// Where it leads to.
+        place: String,
     },
     /// A redirect that cannot be followed.
     #[error("`{host}` redirects with status {status}, which cannot be followed: {why}")]
@@ -181,7 +205,9 @@ impl EgressError {
             | Self::HeadersTooLarge { .. }
             | Self::BodyTooLarge { .. }
             | Self::DecodedTooLarge { .. }
+            | Self::UnknownEncoding { .. }
             | Self::Encoding { .. }
+            | Self::Moved { .. }
             | Self::Redirect { .. }
             | Self::TooManyRedirects { .. } => false,
         }
@@ -193,6 +219,49 @@ impl EgressError {
         chain(self)
     }
 
+    /// The same, where `shown` gives what a server may have said in it: a place that it redirected to, what it calls an
+    /// encoding, what a library quotes of it. The error's own words stay.
+    #[must_use]
+    pub fn told(mut self, shown: &dyn Fn(&str) -> String) -> String {
+        for word in self.words() {
+            *word = shown(word);
+        }
+        let mut text = self.to_string();
+        if let Self::AfterRedirect { source, .. } = self {
+            return format!("{text}: {}", source.told(shown));
+        }
+        let mut cause = self.source();
+        while let Some(current) = cause {
+            text = format!("{text}: {}", shown(&current.to_string()));
+            cause = current.source();
+        }
+        text
+    }
+
+    /// What of this error's own message a server may have chosen. Whether a redirect led to a host is not known here.
+    fn words(&mut self) -> Vec<&mut String> {
+        match self {
+            Self::Refused(refusal) => refusal.words(),
+            Self::UnknownEncoding { host, name } => vec![host, name],
+            Self::Moved { host, place, .. } => vec![host, place],
+            Self::AfterRedirect { from, .. } => vec![from],
+            Self::Resolve { host, .. }
+            | Self::Connect { host, .. }
+            | Self::Exchange { host, .. }
+            | Self::FirstByte { host, .. }
+            | Self::Idle { host, .. }
+            | Self::Total { host, .. }
+            | Self::HeadersTooLarge { host, .. }
+            | Self::BodyTooLarge { host, .. }
+            | Self::DecodedTooLarge { host, .. }
+            | Self::Encoding { host, .. }
+            | Self::Redirect { host, .. }
+            | Self::TooManyRedirects { host, .. }
+            | Self::NoRoots { host, .. } => vec![host],
+            Self::Header { .. } | Self::Proxy(_) | Self::ProxyLogin { .. } | Self::Setup { .. } => Vec::new(),
+        }
+    }
+
     /// The refusal behind this error, on whichever hop it was.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
@@ -202,6 +271,11 @@ impl EgressError {
             _ => None,
         }
     }
+}
+
+/// The start of a word of the server's.
+fn short(word: &str) -> String {
+    word.chars().filter(char::is_ascii_graphic).take(32).collect()
 }
 
 fn through(proxy: &Option<String>) -> String {

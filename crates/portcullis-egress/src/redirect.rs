@@ -59,10 +59,11 @@ pub(crate) fn next(hop: Hop, status: StatusCode, answer: &HeaderMap) -> Result<H
             next.headers.remove(header::CONTENT_TYPE);
         }
         301 | 302 if !safe => {
-            let place = format!("{}{}", target(&url), shown_path(&url));
-            return Err(refuse(format!(
-                "it could drop the request's body; where `{place}` is the server's new address, configure it"
-            )));
+            return Err(EgressError::Moved {
+                host,
+                status: status.as_u16(),
+                place: format!("{}{}", target(&url), shown_path(&url)),
+            });
         }
         _ => {}
     }

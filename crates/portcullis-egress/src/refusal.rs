@@ -175,6 +175,23 @@ impl Refusal {
         }
     }
 
+    /// What of its message a server may have chosen, by a redirect.
+    pub(crate) fn words(&mut self) -> Vec<&mut String> {
+        match self {
+            Self::SchemeUnsupported { scheme } => vec![scheme],
+            Self::NoHost { target } | Self::Credentials { target } | Self::PathTricks { target } => {
+                vec![target]
+            }
+            Self::Host { target, add }
+            | Self::Scheme { target, add }
+            | Self::Port { target, add }
+            | Self::Path { target, add }
+            | Self::Method { target, add, .. } => vec![target, add],
+            Self::Hub(refusal) => refusal.words(),
+            Self::Address { host, add, .. } => vec![host, add],
+        }
+    }
+
     /// The address that was refused, where the name led to one.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {

@@ -33,7 +33,7 @@ use crate::{
     upstream::Upstream,
 };
 pub(crate) use era::{Era, EraMemory};
-pub(crate) use handshake::without_secrets;
+pub(crate) use handshake::shown;
 use handshake::{Handshake, Link};
 use process::{close_when_it_ends, spawn, turn};
 use watched::Watched;

@@ -17,7 +17,7 @@ mod retry_after;
 mod standing;
 mod stream;
 
-pub(crate) use client::{Complaint, HttpTerms};
+pub(crate) use client::{Complaint, HttpTerms, guarded};
 pub(crate) use connect::{HttpError, connect_http};
 pub(crate) use param::{ParamCache, param_headers};
 

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::{
     connection::raw_result,
-    http::{ParamCache, param_headers},
+    http::{ParamCache, guarded, param_headers},
     said::excerpt,
 };
 
@@ -96,6 +96,14 @@ impl ListError {
                     said.code.0,
                     shown(&said.message)
                 )
+            }
+            // What the SDK says around it names its types.
+            Self::Service(ServiceError::TransportSend(failed)) => {
+                let told = match guarded(failed.error.as_ref()) {
+                    Some(failure) => failure.to_string(),
+                    None => shown(&failed.error.to_string()),
+                };
+                format!("listing tools failed: {told}")
             }
             Self::Unreadable(error) => {
                 format!("the list of tools cannot be read: {}", shown(&error.to_string()))

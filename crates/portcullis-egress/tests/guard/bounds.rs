@@ -117,7 +117,10 @@ async fn broken_and_unknown_encodings_are_said() {
         let server = Server::answering(move |_| answer.clone()).await;
         let error = fetch(&server, short()).await.unwrap_err();
         assert!(
-            matches!(error, EgressError::Encoding { .. }) && error.to_string().contains(part),
+            matches!(
+                error,
+                EgressError::Encoding { .. } | EgressError::UnknownEncoding { .. }
+            ) && error.to_string().contains(part),
             "{error}"
         );
     }

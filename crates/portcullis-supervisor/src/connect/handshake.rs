@@ -17,6 +17,7 @@ use crate::{
     gate::Gate,
     http::{Complaint, ParamCache},
     listen::watch_tools,
+    said,
     service::ClientService,
     spawn::ProcessHandle,
     stderr::StderrRing,
@@ -90,9 +91,11 @@ impl Handshake {
         let tools = match offers_tools {
             true => list_tools(running.peer(), self.upstream.spec(), params.as_deref())
                 .await
-                .map_err(|error| ConnectError::List {
-                    reason: error.told(|said| link.without_secrets(said)),
-                    heard: link.complaint.last(),
+                .map_err(|error| {
+                    let reason = error.told(|said| link.shown(said));
+                    // Not twice, where that is what failed.
+                    let heard = link.complaint.last().filter(|heard| !reason.ends_with(heard));
+                    ConnectError::List { reason, heard }
                 })?,
             false => ToolList::default(),
         };
@@ -141,11 +144,13 @@ impl Link {
                 format!(
                     "the server answered with error {}: {}",
                     error.code.0,
-                    self.without_secrets(&error.message)
+                    self.shown(&error.message)
                 )
             }
+            // What the SDK says around it names its types.
+            ClientInitializeError::TransportError { error, .. } => self.shown(&error.error.to_string()),
             // Some show what came in the place of an answer.
-            other => self.without_secrets(&other.to_string()),
+            other => self.shown(&other.to_string()),
         };
         // A server that answered did not end by itself: it is stopped because of its answer.
         let ended = match error {
@@ -165,12 +170,13 @@ impl Link {
         }
     }
 
-    fn without_secrets(&self, said: &str) -> String {
-        without_secrets(said, &self.stderr, &self.complaint)
+    fn shown(&self, said: &str) -> String {
+        shown(said, &self.stderr, &self.complaint)
     }
 }
 
-/// What a server said, without the values that it was given. The hub's own words stay as they are.
-pub(crate) fn without_secrets(said: &str, stderr: &StderrRing, complaint: &Complaint) -> String {
-    complaint.without_secrets(&stderr.without_secrets(said))
+/// What a server said, as a person is shown it: short, and without the values that it was given. The hub's own words stay
+/// as they are.
+pub(crate) fn shown(said: &str, stderr: &StderrRing, complaint: &Complaint) -> String {
+    said::shown(&complaint.without_secrets(&stderr.without_secrets(said)))
 }

@@ -30,7 +30,7 @@ use url::Url;
 use super::{
     messages::Messages, outstanding::Outstanding, param::ParamCache, standing::Standing, stream::StreamOf,
 };
-use crate::{counters::WireCounters, strings::StringSpool, transport::Strings};
+use crate::{counters::WireCounters, said::shown, strings::StringSpool, transport::Strings};
 
 /// How long after a connection could not be made it is tried once more.
 const SECOND_TRY: Duration = Duration::from_millis(250);
@@ -157,13 +157,17 @@ pub(super) struct Back {
     pub(super) headers: HashMap<HeaderName, HeaderValue>,
 }
 
-/// A failure of the guarded client, with its causes in one line: the SDK prints no chain.
+/// A failure of the guarded client with its causes in one line, since the SDK prints no chain. It holds words alone, and
+/// none that the server was given: wherever it goes, it can be shown.
 #[derive(Debug)]
-pub(crate) struct GuardedError(pub(super) EgressError);
+pub(crate) struct GuardedError {
+    told: String,
+    is_not_sent: bool,
+}
 
 impl fmt::Display for GuardedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.chain())
+        f.write_str(&self.told)
     }
 }
 
@@ -172,20 +176,20 @@ impl std::error::Error for GuardedError {}
 impl GuardedError {
     /// True where the connection was never made, so nothing of the request can have reached anyone.
     pub(crate) fn is_not_sent(&self) -> bool {
-        self.0.is_not_sent()
+        self.is_not_sent
     }
 }
 
 pub(super) type Failure = StreamableHttpError<GuardedError>;
 
-impl From<EgressError> for GuardedError {
-    fn from(error: EgressError) -> Self {
-        Self(error)
+/// The failure of the guarded client that the SDK's error is, where it is one: its words are the hub's.
+pub(crate) fn guarded<'e>(
+    error: &'e (dyn std::error::Error + Send + Sync + 'static),
+) -> Option<&'e GuardedError> {
+    match error.downcast_ref::<Failure>()? {
+        StreamableHttpError::Client(failure) => Some(failure),
+        _ => None,
     }
-}
-
-fn egress(error: EgressError) -> Failure {
-    StreamableHttpError::Client(error.into())
 }
 
 impl GuardedHttp {
@@ -214,13 +218,16 @@ impl GuardedHttp {
     /// Text of a server's for a message to a person: short, without the secrets that the server was given, and
     /// without characters that a terminal obeys.
     pub(super) fn shown(&self, text: &str) -> String {
-        let text = self.terms.complaint.without_secrets(text);
-        let calm = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-        calm.take(200)
-            .collect::<String>()
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
+        shown(&self.terms.complaint.without_secrets(text))
+    }
+
+    /// The only way from a failure of the client to words: what the server may have said in them is shown as all else
+    /// that it says.
+    pub(super) fn failed(&self, error: EgressError) -> GuardedError {
+        GuardedError {
+            is_not_sent: error.is_not_sent(),
+            told: error.told(&|said| self.shown(said)),
+        }
     }
 
     /// Answers a request of the server's own, where the SDK never sees it. A server that asks more than it hears the
@@ -271,21 +278,24 @@ impl GuardedHttp {
 
     /// Sends a request. Where no connection comes to be, it is tried once more, since nothing was sent; then the
     /// server is gone, and with it the connection.
-    pub(super) async fn send(&self, request: GuardedRequest) -> Result<GuardedResponse, EgressError> {
+    pub(super) async fn send(&self, request: GuardedRequest) -> Result<GuardedResponse, GuardedError> {
         let gone =
             |error: &EgressError| matches!(error, EgressError::Connect { .. } | EgressError::Resolve { .. });
         match self.client.send(request.clone()).await {
             Err(error) if gone(&error) => tokio::time::sleep(SECOND_TRY).await,
-            other => return other,
+            other => return other.map_err(|error| self.failed(error)),
         }
-        let answer = self.client.send(request).await;
-        if let Err(error) = &answer
-            && gone(error)
-        {
-            self.terms.complaint.say(&error.chain());
+        let error = match self.client.send(request).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let is_gone = gone(&error);
+        let error = self.failed(error);
+        if is_gone {
+            self.terms.complaint.say(&error.told);
             self.terms.closed.cancel();
         }
-        answer
+        Err(error)
     }
 }
 
@@ -341,7 +351,9 @@ impl StreamableHttpClient for GuardedHttp {
             auth_header,
             custom_headers,
         )?;
-        let status = self.client.send(request).await.map_err(egress)?.status();
+        let answer = self.client.send(request).await;
+        let answer = answer.map_err(|error| StreamableHttpError::Client(self.failed(error)))?;
+        let status = answer.status();
         // 405: the server keeps its sessions to itself. 404: it has already forgotten this one.
         if status.is_success() || matches!(status, StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND) {
             return Ok(());
@@ -410,11 +422,11 @@ impl StreamableHttpClient for GuardedHttp {
         let answer = match self.send(request).await {
             Ok(answer) => answer,
             Err(error) => {
-                self.terms.complaint.say(&error.chain());
+                self.terms.complaint.say(&error.told);
                 if asked.is_none() {
                     self.standing_failed();
                 }
-                return Err(egress(error));
+                return Err(StreamableHttpError::Client(error));
             }
         };
         let status = answer.status();

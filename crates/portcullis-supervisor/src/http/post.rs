@@ -17,9 +17,7 @@ use rmcp::{
 };
 
 use super::{
-    client::{
-        Back, EVENT_STREAM, Failure, GuardedError, GuardedHttp, JSON, SESSION_ID, header_text, is_media_type,
-    },
+    client::{Back, EVENT_STREAM, Failure, GuardedHttp, JSON, SESSION_ID, header_text, is_media_type},
     messages::Refused,
     outstanding::{left, ticket},
     reply::{Stray, Translated, translate_message},
@@ -73,7 +71,6 @@ impl GuardedHttp {
         match self.send(request).await {
             Ok(answer) => Ok(answer),
             Err(error) => {
-                let error = GuardedError(error);
                 self.terms.complaint.say(&error.to_string());
                 if is_listen(message) {
                     self.standing_failed();
@@ -274,7 +271,7 @@ impl GuardedHttp {
     }
 
     fn broken(&self, message: &ClientJsonRpcMessage, error: EgressError) -> Failure {
-        let error = GuardedError(error);
+        let error = self.failed(error);
         self.terms.complaint.say(&error.to_string());
         self.tell(message, WireFault::Closed(error.to_string()));
         self.forget(message);

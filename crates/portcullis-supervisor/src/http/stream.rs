@@ -11,7 +11,7 @@ use sse_stream::Sse;
 use tokio::time::Instant;
 
 use super::{
-    client::{Back, GuardedError, GuardedHttp},
+    client::{Back, GuardedHttp},
     events::{Event, EventParser, EventSink, EventTooLarge},
     messages::{Message, Messages, PIECE_BYTES, Refused},
     outstanding::OnItsWay,
@@ -181,7 +181,9 @@ impl Events {
                     }
                 }
             }
-            Some(Err(error)) => self.phase = Phase::Ending(Some(GuardedError(error).to_string())),
+            Some(Err(error)) => {
+                self.phase = Phase::Ending(Some(self.client.failed(error).to_string()));
+            }
             None => {
                 self.phase = Phase::Ending(None);
                 let read = match self.parser.finish(&mut self.received) {

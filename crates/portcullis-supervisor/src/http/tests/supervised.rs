@@ -475,30 +475,143 @@ async fn an_answer_that_never_begins_is_waited_for_as_long_as_the_request_may_ta
     assert!(Instant::now() >= until);
 }
 
-/// A server may say anything in its errors, what it was given too.
+const LONG: &str = "Canary-With-Capitals-And-Far-More-Letters-Than-Are-Shown";
+
+/// How a server says what it was given, and how that is shown.
+struct Canary {
+    case: &'static str,
+    answer: fn(&str) -> Vec<u8>,
+    shown: &'static str,
+}
+
+impl Canary {
+    fn all() -> Vec<Self> {
+        fn error(request: &str) -> Vec<u8> {
+            let id = id_of(request);
+            let error = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"bad key s3cret-canary"}}}}"#
+            );
+            reply("200 OK", JSON, error.as_bytes())
+        }
+        let new = |case, answer, shown| Self { case, answer, shown };
+        vec![
+            new("error", error, "bad key [redacted]"),
+            new(
+                "encoding",
+                |_| reply("200 OK", "content-encoding: s3cret-canary", b"{}"),
+                "it is `[redacted]`, and only gzip was asked for",
+            ),
+            // What is shown of it is short, and what that left of a secret would not be known again.
+            new(
+                "long",
+                |_| reply("200 OK", &format!("content-encoding: {LONG}"), b"{}"),
+                "it is `[redacted]`, and only gzip was asked for",
+            ),
+            new(
+                "elsewhere",
+                |_| reply("301 Moved Permanently", "location: /s3cret-canary", b""),
+                "/[redacted]` is the server's new address",
+            ),
+            // Where it leads is allowed to nobody, and is said, with the rule that would allow it.
+            new(
+                "away",
+                |_| reply("307 Temporary Redirect", "location: http://s3cret-canary/", b""),
+                "`http://[redacted]:80` is not allowed: no egress rule names this host",
+            ),
+            // Its session is lost, and cannot be set up anew.
+            new(
+                "again",
+                |request| match request.contains(r#""method":"initialize""#) {
+                    true => error(request),
+                    false => reply("404 Not Found", "content-type: text/plain", b"no such session"),
+                },
+                "bad key [redacted]",
+            ),
+        ]
+    }
+
+    /// A server that does so from the first request of `method` on.
+    async fn server(&self, method: &'static str) -> Server {
+        let (asked, answer, again) = (AtomicBool::default(), self.answer, self.case == "again");
+        Server::new(move |request| {
+            let is_asked = request.contains(&format!(r#""method":"{method}""#));
+            let before = asked.fetch_or(is_asked, Ordering::SeqCst);
+            if is_asked || (before && again && !request.starts_with("DELETE")) {
+                return answer(request);
+            }
+            match request.contains(r#""method":"initialize""#) {
+                true => {
+                    let kind = format!("{JSON}\r\nmcp-session-id: s");
+                    reply("200 OK", &kind, initialized(request).as_bytes())
+                }
+                false => self::legacy(request),
+            }
+        })
+        .await
+    }
+}
+
+/// A server may say anything in its errors, what it was given too: in those of JSON-RPC, and in what its answers make the
+/// client say.
 #[tokio::test]
 async fn no_error_of_a_handshake_or_a_listing_shows_what_the_server_was_given() {
-    let error = |request: &str| {
-        let id = id_of(request);
-        let error = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"bad key s3cret-canary"}}}}"#
-        );
-        reply("200 OK", JSON, error.as_bytes())
-    };
     for at in ["initialize", "tools/list"] {
-        let server = Server::new(
-            move |request| match request.contains(&format!(r#""method":"{at}""#)) {
-                true => error(request),
-                false => self::legacy(request),
-            },
-        )
-        .await;
-        let mut spec = server.spec();
-        let key = Template::literal("Bearer s3cret-canary");
-        spec.headers.insert("Authorization".to_owned(), key);
-        let mut hub = Hub::new(spec, Protocol::Initialize).await;
+        for canary in Canary::all() {
+            let Canary { case, shown, .. } = canary;
+            if (at, case) == ("initialize", "again") {
+                continue;
+            }
+            let server = canary.server(at).await;
+            let mut spec = server.spec();
+            // What the hub itself says stays, whatever is a secret.
+            for (name, value) in [
+                ("Authorization", "Bearer s3cret-canary"),
+                ("x-long", LONG),
+                ("x-a", "server"),
+                ("x-b", "redirects"),
+                ("x-c", "gzip"),
+                ("x-d", "egress"),
+            ] {
+                spec.headers.insert(name.to_owned(), Template::literal(value));
+            }
+            let mut hub = Hub::new(spec, Protocol::Initialize).await;
+            let reason = hub.state("backing_off").await;
+            assert_eq!(reason.matches(shown).count(), 1, "{case} at {at}: {reason}");
+            assert!(
+                !reason.to_lowercase().contains("canary"),
+                "{case} at {at}: {reason}"
+            );
+            let ours = reason.replace(shown, "");
+            assert!(
+                case == "away" || !ours.contains("[redacted]"),
+                "{case} at {at}: {reason}"
+            );
+        }
+    }
+}
+
+/// An error may be as long as a message, and a state's reason is kept, told and logged.
+#[tokio::test]
+async fn no_error_of_a_handshake_or_a_listing_is_longer_than_a_person_reads() {
+    for at in ["initialize", "tools/list"] {
+        let error = |request: &str| {
+            let (id, message) = (id_of(request), "no ".repeat(1 << 20));
+            let error =
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"{message}"}}}}"#);
+            reply("200 OK", JSON, error.as_bytes())
+        };
+        let case = Canary {
+            case: "error",
+            answer: error,
+            shown: "",
+        };
+        let mut hub = Hub::new(case.server(at).await.spec(), Protocol::Initialize).await;
         let reason = hub.state("backing_off").await;
-        assert!(reason.contains("bad key [redacted]"), "{at}: {reason}");
-        assert!(!reason.contains("canary"), "{at}: {reason}");
+        assert!(reason.contains("error -32000: no no no"), "{at}");
+        assert!(
+            reason.ends_with("no…") && reason.len() < 300,
+            "{at}: {} bytes",
+            reason.len()
+        );
     }
 }

@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep_until};
 
 use super::ServerState;
 use crate::{
-    connect::without_secrets,
+    connect::shown,
     events::SupervisorEvent,
     server::message::ServerMessage,
     tools::{ToolList, list_tools},
@@ -59,8 +59,7 @@ impl ServerState {
                 }),
                 None => ServerMessage::Listed {
                     generation,
-                    result: result
-                        .map_err(|error| error.told(|said| without_secrets(said, &stderr, &complaint))),
+                    result: result.map_err(|error| error.told(|said| shown(said, &stderr, &complaint))),
                 },
             };
             let _ = actor.send_message(message);
