@@ -239,6 +239,7 @@ fn attempt<'a>(
                 log: upstream.shared().egress.clone(),
                 closed: closed.clone(),
                 tools_changed: Arc::clone(&handshake.client.tools_changed),
+                calls_in_flight: usize::try_from(spec.limits.calls_in_flight).unwrap_or(usize::MAX),
                 patience: spec.timeouts.connect.max(spec.timeouts.list),
                 complaint: complaint.clone(),
                 spool: around.spool.clone(),

@@ -16,8 +16,9 @@ use thiserror::Error;
 use super::client::{GuardedHttp, HttpTerms};
 use crate::environment::{UnresolvedField, resolve};
 
-/// How many POSTs may be under way at once; the router admits no more calls than that.
-const POSTS: usize = 64;
+/// How many POSTs may be under way beside the calls that a server may have at once: listings and what else the hub asks. A
+/// POST is under way until its answer begins.
+const MORE_POSTS: usize = 16;
 
 /// The largest event and the largest JSON reply, in bytes.
 const MOST_BYTES: usize = 64 << 20;
@@ -59,9 +60,10 @@ pub(crate) fn connect_http(
     sources: &dyn Sources,
     terms: HttpTerms,
 ) -> Result<impl Transport<RoleClient> + use<>, HttpError> {
+    let calls_in_flight = terms.calls_in_flight;
     let client = http_client(spec, sources, terms)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(spec.url.as_str());
-    config.max_concurrent_requests = POSTS;
+    config.max_concurrent_requests = calls_in_flight.saturating_add(MORE_POSTS);
     config.max_sse_event_size = MOST_BYTES;
     config.max_json_response_size = MOST_BYTES;
     let mut backoff = ExponentialBackoff::default();

@@ -34,6 +34,7 @@ use crate::{
 };
 
 mod absent;
+mod crowds;
 mod floods;
 mod proxied;
 mod strays;
@@ -132,6 +133,7 @@ fn terms() -> HttpTerms {
         log: EgressLog::default(),
         closed: CancellationToken::new(),
         tools_changed: Arc::default(),
+        calls_in_flight: 64,
         patience: Duration::from_secs(10),
         complaint: Complaint::default(),
         spool: None,
