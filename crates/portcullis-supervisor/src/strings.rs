@@ -17,7 +17,8 @@ const MAX_PUT_BACK_BYTES: u64 = 64 << 20;
 const LAST_PIECES: Duration = Duration::from_secs(60);
 
 /// Takes strings of more than 64 KiB while they arrive. Its work is done on threads that may block, one for each
-/// message with such strings; while that is slow, the server's pipe, body or stream is not read.
+/// message with such strings; while that is slow, the server's pipe, body or stream is not read. It is given those
+/// of a server of which somebody waits for a reply; once nobody does, what has come of an unfinished message is dropped.
 pub trait StringSpool: Send + Sync + fmt::Debug {
     /// A string begins. What fails here or later is for [`StringWriter::finish`] to tell.
     fn begin(&self) -> Box<dyn StringWriter>;

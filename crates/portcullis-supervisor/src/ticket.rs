@@ -53,6 +53,11 @@ impl Ticket {
         }
     }
 
+    /// When that is, where it was said.
+    pub(crate) fn over_at(&self) -> Option<Instant> {
+        self.until
+    }
+
     /// How long that is from now, where it was said.
     pub(crate) fn left(&self) -> Option<Duration> {
         Some(self.until?.saturating_duration_since(Instant::now()))

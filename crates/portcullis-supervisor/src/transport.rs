@@ -36,7 +36,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 pub(crate) use restore::{Restored, claim, restore};
-pub(crate) use strings::Strings;
+pub(crate) use strings::{ASKED_FOR, Strings, Wanted};
 
 use crate::{
     counters::WireCounters, encode::encode_message, pace::Pace, strings::StringSpool, ticket::Ticket,
@@ -130,7 +130,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
 
     /// Gives the long strings of results to `spool`. Without one, a result that holds some fails its call.
     pub(crate) fn with_spool(mut self, spool: Option<Arc<dyn StringSpool>>) -> Self {
-        *self.decoder.taker() = Strings::new(spool);
+        let pending = Arc::clone(&self.pending);
+        *self.decoder.taker() = Strings::new(spool).wanted(Wanted::when(move || pending.awaits()));
         self
     }
 
@@ -156,6 +157,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                         raw_result,
                         answers,
                         ticket: ticket.clone(),
+                        until: match &ticket {
+                            Some(ticket) => ticket.over_at(),
+                            None => Some(Instant::now() + ASKED_FOR),
+                        },
                     },
                 );
             }

@@ -30,7 +30,12 @@ use url::Url;
 use super::{
     messages::Messages, outstanding::Outstanding, param::ParamCache, standing::Standing, stream::StreamOf,
 };
-use crate::{counters::WireCounters, said::shown, strings::StringSpool, transport::Strings};
+use crate::{
+    counters::WireCounters,
+    said::shown,
+    strings::StringSpool,
+    transport::{Strings, Wanted},
+};
 
 /// How long after a connection could not be made it is tried once more.
 const SECOND_TRY: Duration = Duration::from_millis(250);
@@ -215,7 +220,10 @@ impl GuardedHttp {
     /// A reader of bodies, or of events' data, of which at most `most_bytes` stay in memory.
     pub(super) fn messages(&self, most_bytes: usize) -> Messages {
         let counters = Arc::clone(&self.terms.counters);
-        Messages::new(most_bytes, self.terms.spool.as_ref(), &self.room).counting(counters)
+        let outstanding = Arc::clone(&self.outstanding);
+        Messages::new(most_bytes, self.terms.spool.as_ref(), &self.room)
+            .counting(counters)
+            .wanted(Wanted::when(move || outstanding.awaits()))
     }
 
     /// Text of a server's for a message to a person: short, without the secrets that the server was given, and

@@ -9,7 +9,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use crate::{
     counters::WireCounters,
     strings::{LongString, StringSpool},
-    transport::{Strings, claim},
+    transport::{Strings, Wanted, claim},
 };
 
 /// The most that one body or one event's data may have, in bytes, what leaves them included: what a body may have once
@@ -84,6 +84,13 @@ impl Messages {
     /// Counts what is dropped there.
     pub(crate) fn counting(mut self, counters: Arc<WireCounters>) -> Self {
         self.counters = counters;
+        self
+    }
+
+    /// Whose long strings are for the spool only while somebody waits for a reply.
+    pub(crate) fn wanted(mut self, wanted: Wanted) -> Self {
+        let strings = std::mem::replace(self.decoder.taker(), Strings::new(None));
+        *self.decoder.taker() = strings.wanted(wanted);
         self
     }
 

@@ -6,11 +6,11 @@ use std::{
 
 use portcullis_wire::Id;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, RequestId};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::param::ParamCache;
-use crate::{counters::WireCounters, ticket::Ticket};
+use crate::{counters::WireCounters, ticket::Ticket, transport::ASKED_FOR};
 
 /// How long a reply that was claimed may be on its way to the SDK, its long strings being put back included.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
@@ -57,6 +57,8 @@ pub(crate) struct Waiting {
     pub(crate) last_event: Option<String>,
     /// What its caller is told through.
     pub(crate) ticket: Option<Arc<Ticket>>,
+    /// Until when somebody may wait for its reply.
+    pub(crate) until: Option<Instant>,
 }
 
 /// A reply on its way to the SDK. Dropped, it has arrived, or never will.
@@ -90,6 +92,10 @@ impl Outstanding {
                     subscribes: matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)),
                     last_event: None,
                     ticket: ticket(message).cloned(),
+                    until: match ticket(message) {
+                        Some(ticket) => ticket.over_at(),
+                        None => Some(Instant::now() + ASKED_FOR),
+                    },
                 };
                 let mut all = self.lock();
                 // A call that is sent again keeps its id.
@@ -165,6 +171,15 @@ impl Outstanding {
         let all = self.lock();
         let mut others = all.waiting.iter().filter(|(_, waiting)| !waiting.subscribes);
         others.next().is_some_and(|(id, _)| id == asked) && others.next().is_none()
+    }
+
+    /// Whether somebody waits for a reply now, subscriptions aside. A request that was given up without a word is not
+    /// known as such.
+    pub(crate) fn awaits(&self) -> bool {
+        let now = Instant::now();
+        let all = self.lock();
+        let mut waiting = all.waiting.iter().map(|(_, waiting)| waiting);
+        waiting.any(|waiting| !waiting.subscribes && waiting.until.is_none_or(|until| now < until))
     }
 
     /// Takes a request by its own id.
@@ -256,13 +271,11 @@ fn is_raw(request: &ClientRequest) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use rmcp::model::{
         ListToolsRequest, PingRequest, SubscriptionFilter, SubscriptionsListenRequest,
         SubscriptionsListenRequestParams,
     };
-    use tokio::time::Instant;
-
-    use super::*;
 
     fn note(all: &Outstanding, request: ClientRequest, id: i64) {
         all.note(&ClientJsonRpcMessage::request(request, RequestId::Number(id)));
@@ -295,6 +308,15 @@ mod tests {
         drop(on_its_way);
         all.arrived(&id).await;
         assert_eq!(began.elapsed(), ARRIVES_WITHIN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_given_up_without_a_word_is_not_waited_for_for_ever() {
+        let all = Outstanding::default();
+        note(&all, ClientRequest::PingRequest(PingRequest::default()), 1);
+        assert!(all.awaits());
+        tokio::time::advance(ASKED_FOR).await;
+        assert!(!all.awaits());
     }
 
     #[test]
@@ -331,6 +353,9 @@ mod tests {
             SubscriptionsListenRequest::new(SubscriptionsListenRequestParams::new(SubscriptionFilter::new()));
         note(&all, ClientRequest::SubscriptionsListenRequest(listen), 3);
         assert!(all.is_alone(&RequestId::Number(2)));
+        assert!(all.awaits());
+        all.forget(&RequestId::Number(2));
+        assert!(!all.awaits());
         // Sent once more, it waits again.
         note(&all, ClientRequest::PingRequest(PingRequest::default()), 1);
         assert!(!all.is_retired(&Id::Number(1)));

@@ -14,6 +14,8 @@ use super::{SpooledString, StringSpool, StringWriter};
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Shelf {
     pub(crate) there: Arc<AtomicUsize>,
+    /// How many ever began.
+    pub(crate) begun: Arc<AtomicUsize>,
     pub(crate) written: Arc<AtomicUsize>,
     pub(crate) held_up: Arc<(Mutex<bool>, Condvar)>,
     /// How many were put back into their messages.
@@ -40,6 +42,7 @@ impl Drop for Kept {
 impl StringSpool for Shelf {
     fn begin(&self) -> Box<dyn StringWriter> {
         self.there.fetch_add(1, Ordering::SeqCst);
+        self.begun.fetch_add(1, Ordering::SeqCst);
         Box::new(Kept {
             raw: Vec::new(),
             there: Arc::clone(&self.there),

@@ -4,6 +4,7 @@ use std::{
 };
 
 use rmcp::model::RequestId;
+use tokio::time::Instant;
 
 use crate::ticket::Ticket;
 
@@ -26,6 +27,8 @@ pub(super) struct PendingRequest {
     /// Whether its reply is what comes next: a reply without a known id may be its.
     pub(super) answers: bool,
     pub(super) ticket: Option<Arc<Ticket>>,
+    /// Until when somebody may wait for it.
+    pub(super) until: Option<Instant>,
 }
 
 impl Pending {
@@ -60,6 +63,14 @@ impl Pending {
         };
         let id = id.clone();
         state.take(&id)
+    }
+
+    /// Whether somebody waits for a reply now. A request that was given up without a word is not known as such.
+    pub(super) fn awaits(&self) -> bool {
+        let now = Instant::now();
+        let state = self.lock();
+        let mut waiting = state.waiting.values();
+        waiting.any(|request| request.answers && request.until.is_none_or(|until| now < until))
     }
 
     /// Whether somebody waited for `id` not long ago.
@@ -107,6 +118,8 @@ fn number(id: &RequestId) -> Option<RequestId> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn request(answers: bool) -> PendingRequest {
@@ -114,6 +127,7 @@ mod tests {
             raw_result: true,
             answers,
             ticket: None,
+            until: None,
         }
     }
 
@@ -140,5 +154,26 @@ mod tests {
         pending.insert(RequestId::Number(2), request(true));
         assert_eq!(pending.claim_only().unwrap().0, RequestId::Number(2));
         assert_eq!(pending.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_given_up_without_a_word_is_waited_for_no_longer_than_it_may_take() {
+        let pending = Pending::default();
+        pending.insert(RequestId::Number(1), request(false));
+        assert!(
+            !pending.awaits(),
+            "a subscription waits for nothing that comes now"
+        );
+        let until = Some(Instant::now() + Duration::from_secs(3));
+        pending.insert(
+            RequestId::Number(2),
+            PendingRequest {
+                until,
+                ..request(true)
+            },
+        );
+        assert!(pending.awaits());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert!(!pending.awaits());
     }
 }

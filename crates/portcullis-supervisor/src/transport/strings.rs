@@ -1,23 +1,28 @@
 //! Long strings on their way from the pipe to who takes them: a thread of its own for each line that has some.
 
+mod kept;
+mod thread;
+mod wanted;
+
 use std::{
-    any::Any,
     collections::VecDeque,
     mem,
-    sync::{Arc, mpsc},
-    thread,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
 };
 
 use portcullis_wire::{LongStrings, marker_tag};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
-use crate::strings::{LongString, SpooledString, StringSpool, StringWriter};
+use crate::strings::{LongString, StringSpool};
+use thread::{Begun, Given, Piece, start};
+pub(crate) use wanted::{ASKED_FOR, Wanted};
 
 /// How much may be on its way to the thread, in bytes. Beyond it the pipe is not read.
 const ROOM_BYTES: usize = 512 << 10;
-
-/// How much of a string is kept where nobody takes it: enough for the description of a tool.
-const KEPT_BYTES: usize = 1 << 20;
 
 /// The strings of one connection.
 #[derive(Debug)]
@@ -32,20 +37,15 @@ pub(crate) struct Strings {
     line: Vec<LongString>,
     /// The strings of the lines whose frames come out of the decoder now.
     ended: Vec<LongString>,
-    thread: Option<mpsc::Sender<(Piece, OwnedSemaphorePermit)>>,
+    thread: Option<mpsc::Sender<Given>>,
     room: Arc<Semaphore>,
+    /// Whether anybody waits for a reply. What comes while nobody does is not for the spool: it would take room from others
+    /// for as long as its server does not end the line.
+    wanted: Wanted,
+    /// Whether the line at hand has ended.
+    over: Arc<AtomicBool>,
     /// How many began.
     begun: usize,
-}
-
-#[derive(Debug)]
-enum Piece {
-    Begin(oneshot::Sender<Box<dyn SpooledString>>),
-    Chunk(Vec<u8>),
-    End,
-    Abandon,
-    /// The thread has nothing more to do.
-    Line,
 }
 
 impl Strings {
@@ -63,8 +63,16 @@ impl Strings {
             ended: Vec::new(),
             thread: None,
             room,
+            wanted: Wanted::default(),
+            over: Arc::default(),
             begun: 0,
         }
+    }
+
+    /// The same, for who waits only now and then.
+    pub(crate) fn wanted(mut self, wanted: Wanted) -> Self {
+        self.wanted = wanted;
+        self
     }
 
     /// How many began since this was asked last.
@@ -132,8 +140,10 @@ impl Strings {
                 self.thread = None;
                 continue;
             }
-            let spool = &self.spool;
-            let thread = self.thread.get_or_insert_with(|| start(spool.clone()));
+            let (spool, wanted) = (&self.spool, &self.wanted);
+            let thread = self
+                .thread
+                .get_or_insert_with(|| start(spool.clone(), wanted.clone()));
             // Where the thread came to grief, its strings' ends find out.
             let _ = thread.send((piece, permit));
         }
@@ -144,7 +154,11 @@ impl LongStrings for Strings {
     fn begin(&mut self) -> u128 {
         let tag = rand::random();
         let (done, spooled) = oneshot::channel();
-        self.queue.push_back(Piece::Begin(done));
+        self.queue.push_back(Piece::Begin(Begun {
+            done,
+            is_wanted: self.wanted.is_so(),
+            ended: Arc::clone(&self.over),
+        }));
         let string = LongString {
             tag,
             size_bytes: 0,
@@ -176,82 +190,8 @@ impl LongStrings for Strings {
 
     fn line(&mut self) {
         self.queue.push_back(Piece::Line);
+        // Before anybody is given what the line holds, and so no longer waits.
+        mem::take(&mut self.over).store(true, Ordering::Release);
         self.ended.append(&mut self.line);
-    }
-}
-
-/// Starts the thread for one line. It ends once nothing more can come.
-fn start(spool: Option<Arc<dyn StringSpool>>) -> mpsc::Sender<(Piece, OwnedSemaphorePermit)> {
-    let (pieces, received) = mpsc::channel();
-    let started = thread::Builder::new()
-        .name("long strings".to_owned())
-        .spawn(move || take(spool.as_deref(), &received));
-    if let Err(error) = started {
-        // The channel is closed now, so that the strings' ends find out.
-        tracing::warn!(%error, "no thread for a long string");
-    }
-    pieces
-}
-
-fn take(spool: Option<&dyn StringSpool>, pieces: &mpsc::Receiver<(Piece, OwnedSemaphorePermit)>) {
-    let mut open: Option<(Box<dyn StringWriter>, oneshot::Sender<_>)> = None;
-    // The permit goes with its piece: what is being written still takes room.
-    for (piece, _room) in pieces {
-        match piece {
-            Piece::Begin(done) => {
-                let writer = spool.map_or_else(|| Box::new(Kept::default()) as _, StringSpool::begin);
-                open = Some((writer, done));
-            }
-            Piece::Chunk(raw) => {
-                if let Some((writer, _)) = &mut open {
-                    writer.write(&raw);
-                }
-            }
-            Piece::End => {
-                if let Some((writer, done)) = open.take() {
-                    // Where nobody wants it any more, it is dropped here.
-                    let _ = done.send(writer.finish());
-                }
-            }
-            Piece::Abandon | Piece::Line => open = None,
-        }
-    }
-}
-
-/// A string that nobody takes, kept up to a size for messages that are no call's result.
-#[derive(Debug, Default)]
-struct Kept {
-    raw: Vec<u8>,
-    dropped_bytes: usize,
-}
-
-impl StringWriter for Kept {
-    fn write(&mut self, raw: &[u8]) {
-        if self.raw.len() + raw.len() <= KEPT_BYTES {
-            self.raw.extend_from_slice(raw);
-        } else {
-            self.dropped_bytes += mem::take(&mut self.raw).len() + raw.len();
-        }
-    }
-
-    fn finish(self: Box<Self>) -> Box<dyn SpooledString> {
-        self
-    }
-}
-
-impl SpooledString for Kept {
-    fn put_back(&self, text: &mut Vec<u8>) -> Result<(), String> {
-        if self.dropped_bytes > 0 {
-            let size = self.dropped_bytes + self.raw.len();
-            return Err(format!(
-                "a string of {size} bytes stands in it, above the limit of {KEPT_BYTES} without a store for it"
-            ));
-        }
-        text.extend_from_slice(&self.raw);
-        Ok(())
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
-        self
     }
 }

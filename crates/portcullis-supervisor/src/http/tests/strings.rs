@@ -124,6 +124,36 @@ async fn a_long_string_goes_beside_its_result() {
     }
 }
 
+/// A stream that stands may say anything at any time: while nobody waits for a reply the spool has no part in it, and what
+/// is not finished leaves it once nobody waits.
+#[tokio::test]
+async fn what_nobody_asked_for_takes_no_room_in_the_store() {
+    let shelf = Arc::<Shelf>::default();
+    let address = "127.0.0.1:9".parse().unwrap();
+    let client = http_client(&spec(address), &NoEnvironment, spooling(&shelf)).unwrap();
+    let begun = format!(r#"{{"jsonrpc":"2.0","id":9,"result":["{}"#, long('a'));
+    let mut stream = client.messages(64 << 20);
+    stream.read(begun.as_bytes()).await.unwrap();
+    stream.read(b"\"]}").await.unwrap();
+    let [(_, strings)] = <[_; 1]>::try_from(stream.finish()).unwrap();
+    stream.hand_over().await.unwrap();
+    for string in strings {
+        string.spooled().await.unwrap();
+    }
+    assert_eq!(shelf.begun.load(Ordering::SeqCst), 0);
+
+    client.outstanding.note(&call(&Arc::default()));
+    stream.read(begun.as_bytes()).await.unwrap();
+    let there = async {
+        while shelf.there.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(WAIT, there).await.unwrap();
+    client.outstanding.forget(&RequestId::Number(7));
+    assert_none_is_left(&shelf).await;
+}
+
 /// What nobody claims leaves nothing: late, foreign, broken off, no JSON, no message, of another type of event.
 #[tokio::test]
 async fn strings_that_nobody_claims_are_dropped() {

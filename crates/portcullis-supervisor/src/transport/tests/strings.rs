@@ -6,10 +6,9 @@ use super::*;
 use crate::strings::{LongString, RawReply, memory::Shelf};
 
 fn spooling() -> (Rig, Arc<Shelf>) {
-    let mut rig = Rig::new();
-    let shelf = Arc::<Shelf>::default();
-    *rig.transport.decoder.taker() = Strings::new(Some(Arc::clone(&shelf) as _));
-    (rig, shelf)
+    let (rig, shelf) = (Rig::new(), Arc::<Shelf>::default());
+    let transport = rig.transport.with_spool(Some(Arc::clone(&shelf) as _));
+    (Rig { transport, ..rig }, shelf)
 }
 
 impl Rig {
@@ -136,6 +135,7 @@ async fn strings_that_nobody_claims_are_dropped() {
 #[tokio::test]
 async fn strings_of_what_nobody_heeds_are_not_put_back() {
     let (mut rig, shelf) = spooling();
+    rig.call(7).await;
     let told = |method: &str| {
         let params = format!(r#"{{"progressToken":1,"progress":1,"message":"{}"}}"#, long('p'));
         format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{params}}}"#)
@@ -160,7 +160,103 @@ async fn strings_of_what_nobody_heeds_are_not_put_back() {
     assert_eq!(shelf.put_back.load(Ordering::SeqCst), 1);
     assert_eq!(rig.transport.counters.counts().unheeded, 3);
     assert_none_is_left(&shelf).await;
+    rig.transport.send(cancel(7)).await.unwrap();
+    rig.hear().await;
     rig.assert_lives().await;
+}
+
+/// While nobody waits for a reply the spool has no part in what a server says, and what is no reply arrives all the same.
+#[tokio::test]
+async fn what_nobody_asked_for_takes_no_room_in_the_store() {
+    let (mut rig, shelf) = spooling();
+    let begun = format!(
+        r#"{{"jsonrpc":"2.0","params":{{"progressToken":1,"progress":1,"message":"{}"#,
+        long('p')
+    );
+    let Rig { transport, speak, .. } = &mut rig;
+    let written = async {
+        speak.write_all(begun.as_bytes()).await.unwrap();
+        // The connection listens on. What it had of the line is with the thread by the time the rest is there.
+        speak.write_all(long('p').as_bytes()).await.unwrap();
+        speak
+            .write_all(b"\"},\"method\":\"notifications/progress\"}\n")
+            .await
+            .unwrap();
+    };
+    let heard = timeout(Duration::from_secs(60), transport.receive());
+    let (_, heard) = futures::join!(written, heard);
+    let JsonRpcMessage::Notification(told) = heard.unwrap().unwrap() else {
+        panic!("it is a notification")
+    };
+    let ServerNotification::ProgressNotification(progress) = told.notification else {
+        panic!("it is progress")
+    };
+    assert_eq!(progress.params.message, Some(long('p') + &long('p')));
+    assert_eq!(shelf.begun.load(Ordering::SeqCst), 0);
+    rig.assert_lives().await;
+}
+
+/// A line has no end that anybody could wait for: what it holds must not take room from others once nobody does.
+#[tokio::test]
+async fn an_unfinished_line_takes_no_room_in_the_store_once_nobody_waits() {
+    for (whole, trickles) in [(1, false), (0, true)] {
+        let (mut rig, shelf) = spooling();
+        rig.call(7).await;
+        let first = format!(r#"{{"jsonrpc":"2.0","id":7,"result":["{}"#, long('a'));
+        let second = match whole {
+            1 => format!(r#"","{}"#, long('b')),
+            _ => String::new(),
+        };
+        let line = first + &second;
+        let Rig { transport, speak, .. } = &mut rig;
+        let there = async {
+            speak.write_all(line.as_bytes()).await.unwrap();
+            while shelf.there.load(Ordering::SeqCst) < 1 + whole {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = there => {}
+            heard = transport.receive() => panic!("{heard:?}"),
+            () = tokio::time::sleep(Duration::from_secs(60)) => panic!("it is not there"),
+        }
+        rig.transport.send(cancel(7)).await.unwrap();
+        let Rig { transport, speak, .. } = &mut rig;
+        let gone = async {
+            while shelf.there.load(Ordering::SeqCst) > 0 {
+                if trickles {
+                    speak.write_all(b"a").await.unwrap();
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = gone => {}
+            heard = transport.receive() => panic!("{heard:?}"),
+            () = tokio::time::sleep(Duration::from_secs(60)) => panic!("it is still there"),
+        }
+        // The line ends some time, and the next is one like any other.
+        rig.say("\"]}").await;
+        rig.hear().await;
+        rig.assert_lives().await;
+    }
+}
+
+/// Once a reply has come whole nobody waits for it any more, however far its strings are.
+#[tokio::test]
+async fn a_reply_that_has_come_is_not_given_up_while_its_strings_are_written() {
+    let (mut rig, shelf) = spooling();
+    let (held_up, changed) = &*shelf.held_up;
+    *held_up.lock().unwrap() = true;
+    let ticket = rig.call(7).await;
+    let result = format!(r#"["{}","{}"]"#, long('a'), long('b'));
+    let (_, json) = rig
+        .answer(&format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#))
+        .await;
+    *held_up.lock().unwrap() = false;
+    changed.notify_all();
+    assert_eq!(whole(&ticket, json.unwrap()).await, result);
+    assert_none_is_left(&shelf).await;
 }
 
 /// The end of a connection in the middle of a string leaves nothing of it.
