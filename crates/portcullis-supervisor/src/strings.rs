@@ -138,3 +138,56 @@ fn splice(json: &str, strings: &[(String, Box<dyn SpooledString>)]) -> Result<St
 
 #[cfg(test)]
 pub(crate) mod memory;
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::{memory::Shelf, *};
+
+    /// A string of which `size_bytes` is said, and who brings it.
+    fn string(size_bytes: u64) -> (LongString, oneshot::Sender<Box<dyn SpooledString>>) {
+        let (done, spooled) = oneshot::channel();
+        let string = LongString {
+            tag: 7,
+            size_bytes,
+            spooled,
+        };
+        (string, done)
+    }
+
+    fn around(string: &LongString) -> String {
+        format!(r#"["{}"]"#, string.marker())
+    }
+
+    /// Its message has come whole, and only who takes it is not done.
+    #[tokio::test(start_paused = true)]
+    async fn a_string_that_is_never_written_is_not_waited_for_for_ever() {
+        let (string, _done) = string(100_000);
+        let (json, began) = (around(&string), Instant::now());
+        let put_back = timeout(LAST_PIECES * 2, put_back(json, vec![string])).await;
+        assert_eq!(
+            put_back.unwrap(),
+            Err("one of its long strings was lost".to_owned())
+        );
+        assert_eq!(began.elapsed(), LAST_PIECES);
+    }
+
+    #[tokio::test]
+    async fn what_is_put_back_into_one_message_is_bounded() {
+        for (more, told) in [
+            (0, Ok(r#"["text"]"#)),
+            (1, Err("strings of 67108865 bytes, above the limit of 67108864")),
+        ] {
+            let (string, done) = string(MAX_PUT_BACK_BYTES + more);
+            let mut written = Shelf::default().begin();
+            written.write(b"text");
+            done.send(written.finish()).unwrap();
+            match (put_back(around(&string), vec![string]).await, told) {
+                (Ok(whole), Ok(told)) => assert_eq!(whole, told),
+                (Err(why), Err(told)) => assert!(why.contains(told), "{why}"),
+                (other, _) => panic!("{more}: {other:?}"),
+            }
+        }
+    }
+}

@@ -309,4 +309,18 @@ mod tests {
         let refused = messages.read(body(MAX_LONG_STRINGS + 1).as_bytes()).await;
         assert_eq!(refused, Err(Refused::TooLarge));
     }
+
+    /// What leaves a body counts as well.
+    #[tokio::test]
+    async fn a_body_has_so_many_bytes_at_most() {
+        let mut messages = Messages::new(64 << 20, None, &Arc::new(Semaphore::new(1)));
+        for (piece, refused) in [("[1]", false), ("[10]", true), ("[1]", false)] {
+            // As if the rest of it had been read.
+            messages.body.came = MOST_BYTES - 3;
+            let read = messages.read(piece.as_bytes()).await;
+            assert_eq!(read.err(), refused.then_some(Refused::TooLarge), "{piece}");
+            messages.finish();
+            assert_eq!(messages.body.came, 0);
+        }
+    }
 }

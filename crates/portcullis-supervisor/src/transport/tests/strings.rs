@@ -346,6 +346,35 @@ async fn without_a_store_a_call_with_a_long_string_fails_and_names_its_size() {
     rig.assert_lives().await;
 }
 
+/// What is no call's result has its strings in memory then, each up to a size.
+#[tokio::test]
+async fn without_a_store_a_very_long_string_fails_its_message_and_names_its_size() {
+    let mut rig = Rig::new();
+    for (size, fits) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+        let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
+        rig.transport
+            .send(ClientJsonRpcMessage::request(list, RequestId::Number(3)))
+            .await
+            .unwrap();
+        rig.hear().await;
+        let result = format!(r#"{{"tools":[{{"description":"{}"}}]}}"#, "d".repeat(size));
+        let (_, listed) = rig
+            .answer(&format!(r#"{{"jsonrpc":"2.0","id":3,"result":{result}}}"#))
+            .await;
+        match fits {
+            true => assert!(listed == Ok(result)),
+            false => {
+                let error = listed.unwrap_err();
+                assert!(
+                    error.contains("a string of 1048577 bytes stands in it, above the limit of 1048576"),
+                    "{error}"
+                );
+            }
+        }
+    }
+    rig.assert_lives().await;
+}
+
 /// While the store is slow the pipe is not read, and nothing piles up.
 #[tokio::test]
 async fn a_slow_store_holds_up_the_pipe_and_not_the_memory() {
