@@ -123,6 +123,10 @@ impl CallFault {
             Self::NotSent { reason } => Self::OutcomeUnknown { reason },
             Self::TimedOut { after, .. } => Self::TimedOut { after, sent: true },
             Self::Cancelled { .. } => Self::Cancelled { sent: true },
+            // What it turned away is not all that it was asked to do.
+            turned_away @ (Self::LoginNeeded { .. } | Self::Overloaded { .. }) => Self::OutcomeUnknown {
+                reason: format!("it was asked back, and then {turned_away}"),
+            },
             other => other,
         }
     }
@@ -143,5 +147,36 @@ fn unknown_tool(tool: &str, disabled: bool, offered: &str) -> String {
         format!("{why}; it offers none")
     } else {
         format!("{why}; there is {offered}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller may send again what the server has not acted on, and this it may have.
+    #[test]
+    fn what_belongs_to_a_call_that_was_sent_does_not_say_that_nothing_was_done() {
+        let reason = || "HTTP 429".to_owned();
+        for later in [
+            CallFault::NotSent { reason: reason() },
+            CallFault::LoginNeeded { reason: reason() },
+            CallFault::Overloaded {
+                reason: reason(),
+                retry_after: Some(Duration::from_secs(5)),
+            },
+        ] {
+            let fault = later.after_it_was_sent();
+            assert!(matches!(fault, CallFault::OutcomeUnknown { .. }), "{fault:?}");
+            assert!(fault.to_string().contains("HTTP 429"), "{fault}");
+        }
+        let after = Duration::from_secs(1);
+        for later in [
+            CallFault::TimedOut { after, sent: false },
+            CallFault::Cancelled { sent: false },
+        ] {
+            let fault = later.after_it_was_sent();
+            assert!(fault.to_string().ends_with("the outcome is unknown"), "{fault}");
+        }
     }
 }
