@@ -74,11 +74,13 @@ impl Dispatch {
         let bound = call.bound(tool, decided);
         let found = spawn_blocking(move || state.approval_of(&bound, clock::unix_ms()));
         match timeout(STATE_WITHIN, found).await {
-            Ok(Ok(Ok(Some(approval)))) => {
-                tracing::debug!(approval = approval.id, "an approval that is kept holds");
-                call.grant = Some(grant(tool, decided, STORED));
+            Ok(Ok(Ok(found))) => {
+                // To find it takes time, while others hold the state, and it may have ended in that.
+                if let Some(approval) = found.filter(|found| found.holds_at(clock::unix_ms())) {
+                    tracing::debug!(approval = approval.id, "an approval that is kept holds");
+                    call.grant = Some(grant(tool, decided, STORED));
+                }
             }
-            Ok(Ok(Ok(None))) => {}
             // Then somebody is asked.
             Ok(Ok(Err(error))) => tracing::warn!(error = chain(&error), "approvals cannot be read"),
             Ok(Err(_)) | Err(_) => tracing::warn!("approvals cannot be read in time"),

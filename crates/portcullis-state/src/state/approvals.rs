@@ -42,6 +42,15 @@ pub struct Approval {
     pub until_ms: i64,
 }
 
+impl Approval {
+    /// Whether it holds at a time. One that was given in the future does not: the clock was put back, and nobody knows
+    /// for how long it would hold.
+    #[must_use]
+    pub fn holds_at(&self, now_ms: i64) -> bool {
+        self.at_ms <= now_ms && now_ms < self.until_ms
+    }
+}
+
 /// How many approvals are kept. Each is a person's doing, so this many are none.
 const KEPT_APPROVALS: i64 = 10_000;
 
@@ -91,8 +100,8 @@ impl State {
         })
     }
 
-    /// The approval of this very call that holds now. One that was given in the future does not: the clock was put
-    /// back, and nobody knows for how long it would hold.
+    /// The approval of this very call that holds at that time, of several the one that does so longest. By the time that
+    /// it has been found it may have ended: [`Approval::holds_at`].
     ///
     /// # Errors
     /// [`StateError`]: nothing is approved.
@@ -192,7 +201,11 @@ mod tests {
         let given = state.approve(&call(), "ann", 1_000, HOUR).unwrap();
         let end = 1_000 + 3_600_000;
         assert_eq!(given.until_ms, end);
-        let holds = |call: &ApprovedCall, at| state.approval_of(call, at).unwrap().is_some();
+        let holds = |call: &ApprovedCall, at| {
+            let found = state.approval_of(call, at).unwrap();
+            assert_eq!(found.is_some(), call == &given.call && given.holds_at(at), "{at}");
+            found.is_some()
+        };
         assert!(holds(&call(), 1_000) && holds(&call(), end - 1));
         assert!(!holds(&call(), end), "it ended");
         assert!(!holds(&call(), 999), "the clock was put back");

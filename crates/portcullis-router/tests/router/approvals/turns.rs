@@ -248,6 +248,42 @@ fn a_time_that_is_over_when_an_approval_has_been_found_lets_nothing_run() {
     });
 }
 
+/// What was found is handed over when its time is over.
+#[test]
+fn an_approval_that_ends_while_it_is_looked_for_is_none() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let root = tempfile::tempdir().unwrap();
+        let desk = Desk::new([PersonAnswer::AllowFor]);
+        let mut options = options("default ask\n", Some(desk.clone()));
+        options.keeping.approval_hold = Duration::from_millis(SOON_MS.unsigned_abs());
+        let rig = Rig::start_options(crowded(&root.path().join("received")), options).await;
+        assert_eq!(outcome(&rig, "t", "{}").await, "person");
+        let [kept] = rig
+            .router
+            .state()
+            .approvals(now_ms())
+            .unwrap()
+            .try_into()
+            .unwrap();
+        // The one thread that may block has something else to do until the approval is waited for.
+        let (done, busy) = std::sync::mpsc::channel::<()>();
+        drop(tokio::task::spawn_blocking(move || busy.recv()));
+        let mut call = Box::pin(outcome(&rig, "t", "{}"));
+        assert!(poll!(&mut call).is_pending());
+        drop(done);
+        // What comes after has been done, so the approval has been found.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        assert!(now_ms() < kept.until_ms, "this machine is too slow for this test");
+        past(kept.until_ms).await;
+        assert_eq!((call.await, desk.count()), ("refused", 2));
+    });
+}
+
 #[tokio::test]
 async fn an_approval_that_is_taken_back_while_a_call_waits_for_its_turn_is_no_more() {
     let root = tempfile::tempdir().unwrap();
