@@ -69,13 +69,17 @@ impl State {
         let hold_ms = i64::try_from(hold.as_millis()).unwrap_or(i64::MAX);
         let until_ms = now_ms.saturating_add(hold_ms);
         self.write(|transaction| {
-            transaction.execute("DELETE FROM approvals WHERE until_ms <= ?1 OR at_ms > ?1", [now_ms])?;
             transaction.execute(
-                "DELETE FROM approvals WHERE id NOT IN (SELECT id FROM approvals ORDER BY id DESC LIMIT ?1)",
+                "DELETE FROM profile_approvals WHERE until_ms <= ?1 OR at_ms > ?1",
+                [now_ms],
+            )?;
+            transaction.execute(
+                "DELETE FROM profile_approvals
+                    WHERE id NOT IN (SELECT id FROM profile_approvals ORDER BY id DESC LIMIT ?1)",
                 [KEPT_APPROVALS - 1],
             )?;
             transaction.execute(
-                "INSERT INTO approvals (capability, agent, profile, tier, arguments_hash, policy_digest,
+                "INSERT INTO profile_approvals (capability, agent, profile, tier, arguments_hash, policy_digest,
                     definition_hash, given_by, at_ms, until_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                 params![
                     call.capability,
@@ -150,13 +154,15 @@ impl State {
     /// # Errors
     /// [`StateError`]: it may still hold.
     pub fn revoke(&self, id: i64) -> Result<bool, StateError> {
-        self.write(|transaction| Ok(transaction.execute("DELETE FROM approvals WHERE id = ?1", [id])? > 0))
+        self.write(|transaction| {
+            Ok(transaction.execute("DELETE FROM profile_approvals WHERE id = ?1", [id])? > 0)
+        })
     }
 }
 
 const SELECT: &str =
     "SELECT id, capability, agent, profile, tier, arguments_hash, policy_digest, definition_hash, given_by,
-    at_ms, until_ms FROM approvals";
+    at_ms, until_ms FROM profile_approvals";
 
 fn approval_of(row: &Row<'_>) -> rusqlite::Result<Approval> {
     let hash = |column| hash_of(row, column).map(|hash| hash.unwrap_or_else(|| Hash::from_bytes([0; 32])));

@@ -12,6 +12,10 @@ const APPLICATION_ID: i64 = 0x5043_4c53;
 
 /// What makes each version out of the one before; the first begins with nothing. A version that was published is
 /// never edited: the next one goes to the end.
+///
+/// An older program may have the file open meanwhile. It does not look at the version again, and goes on with the
+/// statements that it knows. So a version that lets a row mean less than it did has it in a table of another name, and
+/// drops the old one: those statements then fail, and whatever fails is not permitted.
 const VERSIONS: &[&str] = &[
     // 1: pins.
     "CREATE TABLE pins (
@@ -33,6 +37,15 @@ const VERSIONS: &[&str] = &[
     // 3: approvals are bound to the agent's profile. For which one they were given before is not known.
     "DELETE FROM approvals;
     ALTER TABLE approvals ADD COLUMN profile TEXT NOT NULL DEFAULT '';",
+    // 4: approvals are where a program that knows no profiles does not find them.
+    "DROP TABLE approvals;
+    CREATE TABLE profile_approvals (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        capability TEXT NOT NULL, agent TEXT NOT NULL, profile TEXT NOT NULL, tier TEXT NOT NULL,
+        arguments_hash BLOB NOT NULL, policy_digest BLOB NOT NULL, definition_hash BLOB NOT NULL,
+        given_by TEXT NOT NULL, at_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX profile_approvals_by_call ON profile_approvals (capability, arguments_hash);",
 ];
 
 /// Looks at the database, and upgrades it where it is older.
@@ -154,17 +167,64 @@ mod tests {
         check(&mut connection, &["CREATE TABLE a (x)"]).unwrap();
     }
 
+    /// What a program of version 2 says, which knows no profiles. It may have said so before, and kept that.
+    const APPROVE_BY_2: &str = "INSERT INTO approvals (capability, agent, tier, arguments_hash, policy_digest,
+        definition_hash, given_by, at_ms, until_ms) VALUES ('mcp.a.x', 'bot', 'plan', x'00', x'00', x'00', 'ann', 1, 2)";
+    const RECALL_BY_2: &str = "SELECT id FROM approvals WHERE capability = 'mcp.a.x' AND agent = 'bot'
+        AND tier = 'plan' AND arguments_hash = x'00' AND at_ms <= 1 AND until_ms > 1";
+
     #[test]
     fn an_approval_that_was_given_for_who_knows_which_profile_is_none() {
-        let mut connection = Connection::open_in_memory().unwrap();
-        check(&mut connection, &VERSIONS[..2]).unwrap();
-        let before = "INSERT INTO pins (subject, server, first_seen_ms) VALUES ('mcp.a', 'a', 1);
-            INSERT INTO approvals (capability, agent, tier, arguments_hash, policy_digest, definition_hash, given_by,
-                at_ms, until_ms) VALUES ('mcp.a.x', 'bot', 'plan', x'00', x'00', x'00', 'ann', 1, 2);";
-        connection.execute_batch(before).unwrap();
-        check(&mut connection, VERSIONS).unwrap();
-        let left = ["pins", "approvals"].map(|table| count(&connection, table).unwrap());
-        assert_eq!(left, [1, 0]);
+        for before in 1..VERSIONS.len() {
+            let mut connection = Connection::open_in_memory().unwrap();
+            check(&mut connection, &VERSIONS[..before]).unwrap();
+            let pin = "INSERT INTO pins (subject, server, first_seen_ms) VALUES ('mcp.a', 'a', 1)";
+            connection.execute(pin, []).unwrap();
+            if before > 1 {
+                connection.execute(APPROVE_BY_2, []).unwrap();
+            }
+            check(&mut connection, VERSIONS).unwrap();
+            let left = ["pins", "profile_approvals"].map(|table| count(&connection, table).unwrap());
+            assert_eq!(left, [1, 0], "from {before}");
+        }
+    }
+
+    /// It has to ask somebody then.
+    #[test]
+    fn a_program_that_knows_no_profiles_and_has_the_file_open_finds_no_approval() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let mut older = Connection::open(&path).unwrap();
+        check(&mut older, &VERSIONS[..2]).unwrap();
+        older.execute(APPROVE_BY_2, []).unwrap();
+        let mut recall = older.prepare(RECALL_BY_2).unwrap();
+        assert!(recall.exists([]).unwrap());
+        check(&mut Connection::open(&path).unwrap(), VERSIONS).unwrap();
+        for error in [
+            recall.exists([]).unwrap_err(),
+            older.query_row(RECALL_BY_2, [], |_| Ok(())).unwrap_err(),
+            older.execute(APPROVE_BY_2, []).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("no such table"), "{error}");
+        }
+    }
+
+    #[test]
+    fn of_several_programs_that_upgrade_at_once_each_finds_it_done() {
+        for before in 0..VERSIONS.len() {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("state");
+            check(&mut Connection::open(&path).unwrap(), &VERSIONS[..before]).unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        let mut connection = Connection::open(&path).unwrap();
+                        check(&mut connection, VERSIONS).unwrap();
+                        assert_eq!(count(&connection, "profile_approvals").unwrap(), 0);
+                    });
+                }
+            });
+        }
     }
 
     #[test]
