@@ -121,3 +121,35 @@ fn what_init_wrote_before_it_failed_is_told() {
         std::fs::remove_file(written).unwrap();
     }
 }
+
+/// So is what `policy rules` wrote: it may be in force already.
+#[test]
+fn what_was_written_of_policies_before_one_failed_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let policies = folder.path().join("policies");
+    // A folder, where a file is to be written.
+    std::fs::create_dir_all(policies.join("compiled/b.rules.cedar")).unwrap();
+    for name in ["a", "b"] {
+        std::fs::write(policies.join(name).with_extension("rules"), "allow mcp.s.t\n").unwrap();
+    }
+    for format in ["text", "json"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_portcullis"))
+            .args(["policy", "rules", "policies", "--format", format])
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        let (printed, told) = (
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        );
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("compiled/b.rules.cedar"), "{told}");
+        let written = policies.join("compiled/a.rules.cedar");
+        assert!(
+            written.exists() && printed.contains("compiled/a.rules.cedar") && printed.contains("written"),
+            "{printed}"
+        );
+        assert!(!printed.contains("compiled/b.rules.cedar"), "{printed}");
+        std::fs::remove_file(written).unwrap();
+    }
+}

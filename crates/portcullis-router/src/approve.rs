@@ -1,9 +1,9 @@
 //! A call whose decision is *ask*: a stored approval, the host's hook, a person, in that order.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use portcullis_policy::{AlwaysAllow, CallQuestion, DecisionPoint, Explanation, PolicyFile};
-use portcullis_state::{ApprovedCall, Privacy, write_new};
+use portcullis_state::{ApprovedCall, Privacy, StateError, write_new};
 use portcullis_types::{Answer, Approver, Hash, ReasonCode};
 use tokio::{
     sync::watch,
@@ -50,6 +50,22 @@ struct Told {
     holds_until_ms: Option<i64>,
     policy: Option<String>,
     error: Option<String>,
+}
+
+impl Told {
+    /// How writing a policy to `path` went, as far as that is known in time. Whether it is there.
+    fn of_policy(&mut self, path: &Path, written: Option<Result<(), StateError>>) -> bool {
+        let is_there = matches!(written, Some(Ok(()) | Err(StateError::Unsynced { .. })));
+        let path = path.display().to_string();
+        self.error = match written {
+            Some(written) => written.err().map(|error| chain(&error)),
+            None => Some(format!(
+                "the policy could not be written in time, and may still be: look for `{path}`"
+            )),
+        };
+        self.policy = is_there.then_some(path);
+        is_there
+    }
 }
 
 impl Grant {
@@ -200,7 +216,11 @@ impl Dispatch {
             Ok(Ok(Ok(approval))) => told.holds_until_ms = Some(approval.until_ms),
             // The call runs this once: that is what the person said at the least.
             Ok(Ok(Err(error))) => told.error = Some(chain(&error)),
-            Ok(Err(_)) | Err(_) => told.error = Some("the approval could not be kept in time".to_owned()),
+            Ok(Err(_)) | Err(_) => {
+                let error = "the approval could not be kept in time, and may still be: `portcullis approvals list` \
+                             shows it";
+                told.error = Some(error.to_owned());
+            }
         }
     }
 
@@ -249,14 +269,10 @@ impl Dispatch {
         };
         let to = path.clone();
         let written = spawn_blocking(move || write_new(&to, text.as_bytes(), Privacy::Shared));
-        match timeout(STATE_WITHIN, written).await {
-            Ok(Ok(Ok(()))) => told.policy = Some(path.display().to_string()),
-            Ok(Ok(Err(error))) => return told.error = Some(chain(&error)),
-            Ok(Err(_)) | Err(_) => {
-                return told.error = Some("the policy could not be written in time".to_owned());
-            }
+        let written = timeout(STATE_WITHIN, written).await;
+        if told.of_policy(&path, written.ok().and_then(Result::ok)) {
+            let _ = self.policies.reload(None).await;
         }
-        let _ = self.policies.reload(None).await;
     }
 
     fn refused(
@@ -346,4 +362,37 @@ fn prospect(
     });
     let policies = DecisionPoint::load(&files).ok()?;
     Some((AlwaysOffer { path, text }, policies))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is there takes over, now or when the folder is looked at, so it is told whatever failed.
+    #[test]
+    fn a_policy_is_told_where_it_is_there() {
+        let path = Path::new("policies/always-a.cedar");
+        let (owned, source) = (|| path.to_owned(), || std::io::ErrorKind::Other.into());
+        let unsynced = StateError::Unsynced {
+            path: owned(),
+            source: source(),
+        };
+        let unwritten = StateError::Write {
+            path: owned(),
+            source: source(),
+        };
+        for (written, is_there, says) in [
+            (Some(Ok(())), true, None),
+            (Some(Err(unsynced)), true, Some("a power cut may undo that")),
+            (Some(Err(unwritten)), false, Some("cannot write")),
+            (None, false, Some("may still be")),
+        ] {
+            let mut told = Told::default();
+            assert_eq!(told.of_policy(path, written), is_there, "{says:?}");
+            assert_eq!(told.policy.is_some(), is_there, "{says:?}");
+            let error = told.error.unwrap_or_default();
+            assert_eq!(error.is_empty(), says.is_none(), "{error}");
+            assert!(error.contains(says.unwrap_or_default()), "{error}");
+        }
+    }
 }

@@ -98,7 +98,8 @@ pub enum Event {
         /// The file of the policy that was written.
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
-        /// Why the answer could not be kept; the call runs this once.
+        /// Why the answer is not kept, may be kept yet, or, with `policy`, may not outlast a power cut. The call itself
+        /// is approved all the same.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },

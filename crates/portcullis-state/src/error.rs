@@ -2,7 +2,7 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-/// Why a file was not written, or the state cannot be used.
+/// Why a file was not written, or not for sure, or why the state cannot be used.
 #[derive(Debug, Error)]
 pub enum StateError {
     /// Something is there already, and nothing is ever overwritten.
@@ -22,6 +22,16 @@ pub enum StateError {
     NoName {
         /// What was to be written.
         path: PathBuf,
+    },
+    /// It is written all the same: it is whole and has its name, but its folder could not be synced.
+    #[error(
+        "`{path}` is written, but a power cut may undo that: its folder cannot be synced; check the disk"
+    )]
+    Unsynced {
+        /// What was written.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
     },
     /// The operating system refused.
     #[error("cannot write `{path}`: check that its folder exists and may be written to")]

@@ -24,10 +24,18 @@ pub enum Privacy {
 /// name is never taken from a file, a folder or a link that has it.
 ///
 /// # Errors
-/// [`StateError::Exists`] where something has the name, [`StateError::NoName`] and [`StateError::Write`]. Nothing is left
-/// behind, except where the last step failed, to sync the folder: then the file has its name, is whole, and may not
-/// outlast a power cut.
+/// [`StateError::Exists`] where something has the name, [`StateError::NoName`] and [`StateError::Write`]: nothing is left
+/// behind. [`StateError::Unsynced`] where the last step failed, to sync the folder: the file is there.
 pub fn write_new(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), StateError> {
+    write_new_in(path, content, privacy, File::sync_all)
+}
+
+fn write_new_in(
+    path: &Path,
+    content: &[u8],
+    privacy: Privacy,
+    sync: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), StateError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => StateError::Exists {
             path: path.to_owned(),
@@ -44,10 +52,11 @@ pub fn write_new(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), St
             path: path.to_owned(),
         });
     }
+    let opened = File::open(folder).map_err(failed)?;
     let temporary = Temporary::beside(path, folder).map_err(failed)?;
     write(&temporary.0, content, privacy).map_err(failed)?;
     publish(&temporary.0, path).map_err(failed)?;
-    sync(folder).map_err(failed)
+    sync(&opened).map_err(unsynced(path))
 }
 
 /// Writes a file anew, or for the first time where it is not there: whoever opens it finds the old content or the
@@ -55,9 +64,18 @@ pub fn write_new(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), St
 ///
 /// # Errors
 /// [`StateError::NotAFile`] where a folder, a link or the like has the name, [`StateError::NoName`] and
-/// [`StateError::Write`]. What was there stays, and nothing is left beside it, except where the last step failed, to sync
-/// the folder: then the new content is there, and after a power cut it may be the old one.
+/// [`StateError::Write`]: what was there stays, and nothing is left beside it. [`StateError::Unsynced`] where the last
+/// step failed, to sync the folder: the new content is there, and after a power cut it may be the old one.
 pub fn replace(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), StateError> {
+    replace_in(path, content, privacy, File::sync_all)
+}
+
+fn replace_in(
+    path: &Path,
+    content: &[u8],
+    privacy: Privacy,
+    sync: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), StateError> {
     let failed = |source: io::Error| StateError::Write {
         path: path.to_owned(),
         source,
@@ -73,6 +91,7 @@ pub fn replace(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), Stat
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed(error)),
     };
+    let opened = File::open(folder).map_err(failed)?;
     let temporary = Temporary::beside(path, folder).map_err(failed)?;
     write(&temporary.0, content, privacy).map_err(failed)?;
     if let Some(permissions) = permissions {
@@ -80,7 +99,7 @@ pub fn replace(path: &Path, content: &[u8], privacy: Privacy) -> Result<(), Stat
     }
     #[expect(clippy::disallowed_methods, reason = "this is the door for files")]
     fs::rename(&temporary.0, path).map_err(failed)?;
-    sync(folder).map_err(failed)
+    sync(&opened).map_err(unsynced(path))
 }
 
 /// Makes a folder; one that is there already is left as it is.
@@ -120,9 +139,10 @@ fn folder_of(path: &Path) -> Result<&Path, StateError> {
     })
 }
 
-/// A name is on the disk once its folder is.
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+/// A name is on the disk once its folder is. Where that fails, the file is there all the same.
+fn unsynced(path: &Path) -> impl FnOnce(io::Error) -> StateError {
+    let path = path.to_owned();
+    |source| StateError::Unsynced { path, source }
 }
 
 /// A file that goes, unless it has been given another name.
@@ -279,6 +299,23 @@ mod tests {
         let error = write_new(&folder.path().join(".."), b"", Privacy::Private).unwrap_err();
         assert!(matches!(error, StateError::NoName { .. }), "{error}");
         assert_eq!(names(folder.path()), [] as [String; 0]);
+    }
+
+    /// Whoever is told that something failed is told as well that the file is there.
+    #[test]
+    fn a_file_whose_folder_cannot_be_synced_is_there_and_that_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let fails = |_: &File| Err(io::ErrorKind::Other.into());
+        for (content, done) in [
+            ("first", write_new_in(&path, b"first", Privacy::Private, fails)),
+            ("second", replace_in(&path, b"second", Privacy::Private, fails)),
+        ] {
+            let error = done.unwrap_err();
+            assert!(matches!(error, StateError::Unsynced { .. }), "{content}: {error}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(names(folder.path()), ["a"]);
     }
 
     #[test]

@@ -27,7 +27,7 @@
 //! ```
 //!
 //! Files for people appear whole or not at all: [`write_new`] never in the place of another, [`replace`] in that of the old
-//! one.
+//! one. An error says which of the two it was: only [`StateError::Unsynced`] leaves the file there.
 //!
 //! Deliberately absent: any async runtime (callers give it a thread that may block; each wait is bounded by
 //! [`State::MAX_WAIT`]), clocks (the time is a parameter), and any knowledge of what stands in the files and texts.

@@ -82,13 +82,8 @@ fn write(
             folder => folder.join(name),
         };
         let outcome = write_new(&path, content.as_bytes(), Privacy::Shared);
-        // What cannot be made sure to last is there all the same; what exists is somebody else's.
-        let is_there = match &outcome {
-            Ok(()) => true,
-            Err(StateError::Exists { .. }) => false,
-            Err(_) => path.symlink_metadata().is_ok(),
-        };
-        if is_there {
+        // What cannot be made sure to last is there all the same.
+        if matches!(outcome, Ok(()) | Err(StateError::Unsynced { .. })) {
             written.push(path);
         }
         outcome?;
@@ -150,21 +145,23 @@ mod tests {
                 .map(|path| path.strip_prefix(folder.path()).unwrap());
             inside.map(Path::to_owned).collect()
         }
-        let failed = |path: &Path| StateError::Write {
-            path: path.to_owned(),
-            source: std::io::ErrorKind::Other.into(),
-        };
+        let source = || std::io::ErrorKind::Other.into();
         let unsynced = told(|path, content, privacy| {
             write_new(path, content, privacy)?;
-            Err(failed(path))
+            let (path, source) = (path.to_owned(), source());
+            Err(StateError::Unsynced { path, source })
         });
         assert_eq!(unsynced, [Path::new("policies/tools.rules")]);
-        let unwritten = told(|path, _, _| Err(failed(path)));
-        assert_eq!(unwritten, [] as [PathBuf; 0]);
-        // Somebody else was quicker.
+        // Somebody else was quicker, whether or not that is why it failed.
         let taken = told(|path, content, privacy| {
             write_new(path, content, privacy)?;
             write_new(path, content, privacy)
+        });
+        assert_eq!(taken, [] as [PathBuf; 0]);
+        let taken = told(|path, content, privacy| {
+            write_new(path, content, privacy)?;
+            let (path, source) = (path.to_owned(), source());
+            Err(StateError::Write { path, source })
         });
         assert_eq!(taken, [] as [PathBuf; 0]);
     }

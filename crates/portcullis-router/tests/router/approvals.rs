@@ -284,6 +284,54 @@ async fn always_is_offered_only_where_it_can_hold() {
     assert_eq!(desk.last().always, None, "there is no folder");
 }
 
+/// What goes on after its time is not told as if it had ended.
+#[test]
+fn an_answer_that_is_not_kept_in_time_is_told_as_one_that_may_still_be() {
+    for answer in [PersonAnswer::AllowFor, PersonAnswer::AllowAlways] {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let root = tempfile::tempdir().unwrap();
+            write(root.path(), "a.rules", "default ask\n");
+            let desk = Desk::slow([answer.clone()]);
+            let mut rig = Rig::start_options(spec(), from_folder(root.path(), &desk)).await;
+            let (done, busy) = std::sync::mpsc::channel::<()>();
+            let meanwhile = async {
+                desk.question.notified().await;
+                // The one thread that may block has something else to do.
+                drop(tokio::task::spawn_blocking(move || busy.recv()));
+                desk.gate.as_ref().unwrap().notify_one();
+                // The answer is heard, and waits for that thread.
+                for _ in 0..2 {
+                    tokio::task::yield_now().await;
+                }
+                tokio::time::pause();
+                tokio::time::advance(Duration::from_secs(6)).await;
+                tokio::time::resume();
+            };
+            let (called, ()) = tokio::join!(outcome(&rig, "t", "{}"), meanwhile);
+            assert_eq!(called, "person", "it runs this once");
+            let told = rig.told();
+            let approved = told.iter().find(|event| event["event"] == "approval").unwrap();
+            assert!(approved.get("policy").is_none() && approved.get("holds_until_ms").is_none());
+            let error = approved["error"].as_str().unwrap();
+            assert!(error.contains("may still be"), "{error}");
+            drop(done);
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            let kept = rig.router.state().approvals(now_ms()).unwrap().len();
+            let written = desk.last().always.unwrap().path.exists();
+            let expected = (
+                answer == PersonAnswer::AllowFor,
+                answer == PersonAnswer::AllowAlways,
+            );
+            assert_eq!((kept == 1, written), expected);
+        });
+    }
+}
+
 #[tokio::test]
 async fn a_person_who_does_not_answer_is_waited_for_no_longer_than_said() {
     let desk = Desk::slow([]);

@@ -78,18 +78,8 @@ pub(super) fn refused(errors: &PolicyErrors) -> ExitStatus {
 /// Writes what differs; with `check`, tells it and fails.
 fn settle(folder: &Path, wanted: &[Wanted], check: bool, format: Format) -> Result<ExitStatus, ExitStatus> {
     let mut settled = Vec::new();
-    for (file, text) in wanted {
-        let state = match (holds(&folder.join(file), text), check) {
-            (true, _) => "unchanged",
-            (false, true) => "would be written anew",
-            (false, false) => {
-                // Whole or not at all: a policy file that is cut between two policies would still load.
-                replace(&folder.join(file), text.as_bytes(), Privacy::Shared).map_err(unwritable)?;
-                "written"
-            }
-        };
-        settled.push(Settled { file, state });
-    }
+    let outcome = write(folder, wanted, check, &mut settled, replace);
+    // Also of a run that failed: what was written by then may be in force already.
     match format {
         Format::Json => output::json(&serde_json::json!({ "files": settled })),
         Format::Text => {
@@ -97,12 +87,38 @@ fn settle(folder: &Path, wanted: &[Wanted], check: bool, format: Format) -> Resu
             told.for_each(|Settled { file, state }| output::line(&output::safe(&format!("{file}: {state}"))));
         }
     }
+    outcome.map_err(unwritable)?;
     let done = !check || settled.iter().all(|settled| settled.state == "unchanged");
     Ok(if done {
         ExitStatus::Done
     } else {
         ExitStatus::BadConfig
     })
+}
+
+/// Writes into `folder` with `replace`, unless it is to `check`, and tells of each file what it came to.
+fn write<'a>(
+    folder: &Path,
+    wanted: &'a [Wanted],
+    check: bool,
+    settled: &mut Vec<Settled<'a>>,
+    replace: impl Fn(&Path, &[u8], Privacy) -> Result<(), StateError>,
+) -> Result<(), StateError> {
+    for (file, text) in wanted {
+        let path = folder.join(file);
+        let (state, outcome) = match (holds(&path, text), check) {
+            (true, _) => ("unchanged", Ok(())),
+            (false, true) => ("would be written anew", Ok(())),
+            // Whole or not at all: a policy file that is cut between two policies would still load.
+            (false, false) => ("written", replace(&path, text.as_bytes(), Privacy::Shared)),
+        };
+        // What cannot be made sure to last is there all the same.
+        if matches!(outcome, Ok(()) | Err(StateError::Unsynced { .. })) {
+            settled.push(Settled { file, state });
+        }
+        outcome?;
+    }
+    Ok(())
 }
 
 /// Whether a file holds this text. What is no plain file is not read: a pipe would be waited for without end.
@@ -114,4 +130,48 @@ fn holds(path: &Path, text: &str) -> bool {
 fn unwritable(error: StateError) -> ExitStatus {
     output::error(&output::chain(&error));
     ExitStatus::Failed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_written_is_told_though_it_or_a_later_one_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = ["a", "b", "c"].map(|file| (file.to_owned(), format!("text of {file}")));
+        for (fails_at_b, expected) in [(false, &["a", "b"] as &[_]), (true, &["a"])] {
+            let mut settled = Vec::new();
+            write(
+                folder.path(),
+                &wanted,
+                false,
+                &mut settled,
+                |path, content, privacy| {
+                    let (owned, source) = (path.to_owned(), std::io::ErrorKind::Other.into());
+                    match path.ends_with("b") {
+                        true if fails_at_b => Err(StateError::Write { path: owned, source }),
+                        true => replace(path, content, privacy)
+                            .and(Err(StateError::Unsynced { path: owned, source })),
+                        false => replace(path, content, privacy),
+                    }
+                },
+            )
+            .unwrap_err();
+            let told: Vec<_> = settled
+                .iter()
+                .map(|settled| (settled.file, settled.state))
+                .collect();
+            let expected: Vec<_> = expected.iter().map(|file| (*file, "written")).collect();
+            assert_eq!(told, expected);
+            expected
+                .iter()
+                .for_each(|(file, _)| remove(&folder.path().join(file)));
+        }
+    }
+
+    fn remove(path: &Path) {
+        #[expect(clippy::disallowed_methods, reason = "a test begins anew")]
+        fs::remove_file(path).unwrap();
+    }
 }
