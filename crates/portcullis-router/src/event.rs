@@ -202,7 +202,8 @@ pub enum Event {
         server: ServerId,
         /// `form` or `url`.
         mode: &'static str,
-        /// `accepted`, `declined`, `cancelled`, or `forbidden` where the policies say no.
+        /// `accepted`, `declined`, `cancelled`, `forbidden` where the policies say no, or `unanswered` where nobody
+        /// answered in time or its call was over first.
         answer: &'static str,
     },
 }
