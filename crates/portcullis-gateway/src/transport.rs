@@ -65,8 +65,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin> GatewayTransport
                 Ok(message) => self.inbound.push_back(message),
                 Err(error) => return Some(refused(Some(id), ErrorCode::INVALID_REQUEST, &error.to_string())),
             },
-            Frame::BadRequest { id, reason, .. } => {
-                return Some(refused(Some(id), ErrorCode::INVALID_REQUEST, &reason.to_string()));
+            Frame::BadRequest { id, reason } => {
+                let code = match reason.is_parse_error() {
+                    true => ErrorCode::PARSE_ERROR,
+                    false => ErrorCode::INVALID_REQUEST,
+                };
+                return Some(refused(Some(id), code, &reason.to_string()));
             }
             Frame::Notification { message, .. } => match serde_json::from_str(&message) {
                 Ok(message) => self.inbound.push_back(message),

@@ -10,6 +10,7 @@ use std::{
 };
 
 use portcullis_types::ServerId;
+use portcullis_wire::Unusable;
 use rmcp::{
     RoleClient, Service,
     model::{
@@ -123,8 +124,12 @@ pub(crate) fn unreadable(method: &str, error: &dyn fmt::Display) -> ErrorData {
 }
 
 /// The answer to a request of the server's that cannot be read whole.
-pub(crate) fn invalid(reason: &dyn fmt::Display) -> ErrorData {
-    ErrorData::new(ErrorCode::INVALID_REQUEST, shown(&reason.to_string()), None)
+pub(crate) fn invalid(reason: &Unusable) -> ErrorData {
+    let code = match reason.is_parse_error() {
+        true => ErrorCode::PARSE_ERROR,
+        false => ErrorCode::INVALID_REQUEST,
+    };
+    ErrorData::new(code, shown(&reason.to_string()), None)
 }
 
 /// Text of the server's as an answer to it says it: it is not kept and sent back whole, however long it is.
@@ -179,9 +184,19 @@ mod tests {
     #[test]
     fn what_a_server_asks_for_is_not_sent_back_whole() {
         let long = "x\n".repeat(1 << 20);
-        for answer in [method_not_found(&long), unreadable(&long, &long), invalid(&long)] {
+        for answer in [method_not_found(&long), unreadable(&long, &long)] {
             assert!(answer.message.len() < 1_000, "{}", answer.message.len());
-            assert!(answer.message.contains("x\\nx"), "{}", answer.message);
+            assert!(answer.message.contains("`x\\nx"), "{}", answer.message);
         }
+        let near = long.clone();
+        let why = "expected value".to_owned();
+        let answer = invalid(&Unusable::NotJson { at: 7, why, near });
+        assert_eq!(answer.code, ErrorCode::PARSE_ERROR);
+        assert!(
+            answer.message.len() < 1_000 && answer.message.contains(r"`x\nx"),
+            "{answer:?}"
+        );
+        let answer = invalid(&Unusable::TooDeep { limit: 127 });
+        assert_eq!(answer.code, ErrorCode::INVALID_REQUEST);
     }
 }

@@ -92,6 +92,17 @@ impl Unusable {
     }
 }
 
+impl Unusable {
+    /// Whether the text itself is wrong, and not only what it says (JSON-RPC 2.0, section 5.1: a parse error).
+    #[must_use]
+    pub fn is_parse_error(&self) -> bool {
+        matches!(
+            self,
+            Self::BadUtf8 { .. } | Self::NotJson { .. } | Self::BrokenOff
+        )
+    }
+}
+
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

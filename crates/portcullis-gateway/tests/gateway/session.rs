@@ -65,6 +65,13 @@ async fn a_request_that_cannot_be_read_whole_is_answered_by_its_id() {
         .ask(r#"{"jsonrpc":"2.0","id":42,"method":"ping","params":{},"params":{"a":1}}"#)
         .await;
     assert_eq!(answer["id"], 42, "{answer}");
+    // As Python writes it.
+    let answer = client.ask(&call(45, "t", r#"{"a":NaN}"#)).await;
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!(45), &json!(-32700)),
+        "{answer}"
+    );
     assert_eq!(
         client.ask(&request(json!(43), "ping", &json!({}))).await["id"],
         43

@@ -544,9 +544,11 @@ async fn a_storm_of_log_lines_gets_no_reply() {
     }
     rig.say("").await;
     rig.say("plain text").await;
+    rig.say("{'jsonrpc': '2.0', 'id': 7, 'method': 'tools/call', 'params': {'name': 'tool'}}")
+        .await;
     rig.say(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#).await;
     assert_eq!(rig.next().await.0, RequestId::Number(7));
-    assert_eq!(rig.count(), [1_001, 0, 0]);
+    assert_eq!(rig.count(), [1_002, 0, 0]);
     // The very next line that the peer hears is the next call.
     rig.transport.send(call(8, &Arc::default())).await.unwrap();
     assert_eq!(serde_json::from_str::<Value>(&rig.hear().await).unwrap()["id"], 8);

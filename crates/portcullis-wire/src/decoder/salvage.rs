@@ -12,6 +12,8 @@ pub(super) struct Found {
     reply: bool,
     method: bool,
     others: bool,
+    /// Whether a name stood in no double quotes: this is some language's notation of what a program has in hand.
+    foreign: bool,
 }
 
 impl Found {
@@ -33,9 +35,11 @@ impl Found {
         marked && complete && !self.method
     }
 
-    /// Whether this was meant as a request that somebody waits for: with the mark, since log lines have methods too.
+    /// Whether this was meant as a request that somebody waits for: with the mark, since log lines have methods too, and
+    /// in JSON's notation. A server that prints what it reads in its own language's would have its log answered, print
+    /// the answer, and so fail the call of that id.
     pub(super) fn is_request(&self) -> bool {
-        self.jsonrpc && self.method && !self.reply && self.id().is_some()
+        self.jsonrpc && self.method && !self.reply && !self.foreign && self.id().is_some()
     }
 }
 
@@ -156,11 +160,10 @@ impl Scanner {
     }
 
     fn end_name(&mut self) {
-        let name = self.token.trim_ascii();
-        let name = [b'"', b'\'']
-            .iter()
-            .find_map(|quote| unquoted(name, *quote))
-            .unwrap_or(name);
+        let written = self.token.trim_ascii();
+        let in_json = unquoted(written, b'"');
+        self.found.foreign |= in_json.is_none();
+        let name = in_json.or_else(|| unquoted(written, b'\'')).unwrap_or(written);
         let member = Member::named(name);
         match member {
             Member::Jsonrpc => self.found.jsonrpc = true,

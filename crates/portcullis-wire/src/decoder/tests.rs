@@ -504,6 +504,17 @@ fn a_request_that_cannot_be_read_whole_is_answered() {
         r#"{"jsonrpc":"2.0","id":7,"id":8,"result":1,"result":2}"#,
         &["unusable none duplicate_member: `id` stands twice in the message, with two values"],
     );
+    // What a program prints of what it has in hand is a log, in whatever language, and is never answered.
+    for line in [
+        "{'jsonrpc': '2.0', 'id': 7, 'method': 'tools/call', 'params': {'name': 't'}}",
+        "{ jsonrpc: '2.0', id: 7, method: 'tools/call', params: { name: 't' } }",
+        r#"{"jsonrpc" => "2.0", "id" => 7, "method" => "tools/call"}"#,
+    ] {
+        assert!(
+            matches!(decode(line.as_bytes(), 7)[..], [Frame::Noise { .. }]),
+            "{line}"
+        );
+    }
     for line in [
         deep("", 127),
         r#"{"jsonrpc":"2.0","id":7,"id":8,"method":"a/b"}"#.to_owned(),
