@@ -54,6 +54,7 @@ impl From<&HubError> for ExitStatus {
             | HubError::NoServers(_)
             | HubError::LimitsUnread(_)
             | HubError::AgentsUnread(_)
+            | HubError::TierUnread(_)
             | HubError::Policies(_) => Self::BadConfig,
             HubError::Blobs(_) | HubError::State(_) | HubError::Router(_) => Self::Failed,
         }

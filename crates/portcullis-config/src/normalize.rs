@@ -64,9 +64,19 @@ pub struct Settings {
     /// before it could not be read, or one before it gives others. What policies forbid a profile would hold for none of
     /// them.
     pub agents_unread: bool,
+    /// Whether a document states a tier, or may, and there is none here: something in it or in one before it could not be
+    /// read. What policies forbid in that tier would be allowed.
+    pub tier_unread: bool,
     /// Whether the documents leave open how long blobs are kept: two say otherwise, or one, which may have said, could
     /// not be read. What is collected by another retention than was meant is gone.
     pub retention_unclear: bool,
+}
+
+impl Settings {
+    /// Notes that a document's tier may have got lost. Behind one that counts it would have said nothing.
+    fn leave_tier_unread(&mut self, may_have_one: bool) {
+        self.tier_unread |= may_have_one && self.tier.is_none();
+    }
 }
 
 /// A setting, and where it was written.

@@ -145,6 +145,8 @@ pub(crate) struct Sink<'s> {
     deciding_unread: bool,
     /// Whether agents' profiles did.
     agents_unread: bool,
+    /// Whether the tier did.
+    tier_unread: bool,
 }
 
 /// The server that findings stand in.
@@ -171,6 +173,7 @@ impl<'s> Sink<'s> {
             limits_unread: false,
             deciding_unread: false,
             agents_unread: false,
+            tier_unread: false,
         }
     }
 
@@ -197,6 +200,7 @@ impl<'s> Sink<'s> {
         self.leave_limits_unread();
         self.leave_deciding_unread();
         self.leave_agents_unread();
+        self.leave_tier_unread();
     }
 
     pub(crate) fn deciding_unread(&self) -> bool {
@@ -210,6 +214,15 @@ impl<'s> Sink<'s> {
 
     pub(crate) fn agents_unread(&self) -> bool {
         self.agents_unread
+    }
+
+    /// The same of the tier.
+    pub(crate) fn leave_tier_unread(&mut self) {
+        self.tier_unread = true;
+    }
+
+    pub(crate) fn tier_unread(&self) -> bool {
+        self.tier_unread
     }
 
     pub(crate) fn limits_unread(&self) -> bool {

@@ -302,13 +302,14 @@ impl HubBuilder {
 
     /// Normalises the documents, loads the policies and starts the servers. Returns at once: they come up side by
     /// side. A document's entry with an error is left out; see [`Hub::diagnostics`]. Limits that hold for the whole hub,
-    /// and agents' profiles, are another matter: where those cannot be read, or two documents give other profiles, and
-    /// they are not given in code, nothing is started.
+    /// agents' profiles and the tier are another matter: where those cannot be read, or two documents give other profiles,
+    /// and they are not given in code, nothing is started.
     ///
     /// # Errors
-    /// [`HubError`]: a document gave no server that can be used, or its limits, its agents, the policies or the store
-    /// cannot be.
+    /// [`HubError`]: a document gave no server that can be used, or its limits, its agents, its tier, the policies or the
+    /// store cannot be.
     pub async fn start(self) -> Result<Hub, HubError> {
+        let in_code = InCode::of(&self);
         let environment = self
             .environment
             .unwrap_or_else(|| Arc::new(HostEnvironment::capture()));
@@ -324,8 +325,7 @@ impl HubBuilder {
             return Err(HubError::NoServers(diagnostics));
         }
         let is_own_store = !matches!(self.store, Store::Given(_));
-        let are_in_code = (self.blob_options.is_some() || !is_own_store) && self.shape.is_some();
-        if let Some(lost) = lost(&settings, are_in_code, self.profiles.is_some()) {
+        if let Some(lost) = in_code.lost(&settings) {
             return Err(lost(diagnostics));
         }
         let named_agents = settings.agents.take().map(|setting| setting.value);
@@ -388,18 +388,34 @@ impl HubBuilder {
     }
 }
 
-/// As what a hub is refused, whose documents say what holds for all servers and cannot be read.
-fn lost(
-    settings: &Settings,
-    limits_in_code: bool,
-    profiles_in_code: bool,
-) -> Option<fn(Vec<Diagnostic>) -> HubError> {
-    if settings.limits_unread && !limits_in_code {
-        Some(HubError::LimitsUnread)
-    } else if settings.agents_unread && !profiles_in_code {
-        Some(HubError::AgentsUnread)
-    } else {
-        None
+/// What of that which holds for all servers the host says in code, so that the documents' word on it does not count.
+struct InCode {
+    limits: bool,
+    profiles: bool,
+    tier: bool,
+}
+
+impl InCode {
+    fn of(builder: &HubBuilder) -> Self {
+        let has_store = builder.blob_options.is_some() || matches!(builder.store, Store::Given(_));
+        Self {
+            limits: has_store && builder.shape.is_some(),
+            profiles: builder.profiles.is_some(),
+            tier: builder.tier.is_some(),
+        }
+    }
+
+    /// As what a hub is refused, whose documents say what holds for all servers and cannot be read.
+    fn lost(&self, settings: &Settings) -> Option<fn(Vec<Diagnostic>) -> HubError> {
+        if settings.limits_unread && !self.limits {
+            Some(HubError::LimitsUnread)
+        } else if settings.agents_unread && !self.profiles {
+            Some(HubError::AgentsUnread)
+        } else if settings.tier_unread && !self.tier {
+            Some(HubError::TierUnread)
+        } else {
+            None
+        }
     }
 }
 

@@ -38,6 +38,13 @@ pub enum HubError {
          document only{}", listed(.0)
     )]
     AgentsUnread(Vec<Diagnostic>),
+    /// The tier cannot be read, or is not used behind a document that cannot be, and the host does not say it in code.
+    #[error(
+        "what a document states, or may state, as `tier` is not used, and without it calls that the policies forbid in \
+         that tier may be allowed, so no server is started: mend what cannot be read, or give the tier where the hub is \
+         started (`--tier`){}", listed(.0)
+    )]
+    TierUnread(Vec<Diagnostic>),
     /// The policies cannot be loaded; nothing of them is in force.
     #[error("the policies cannot be used:\n{0}")]
     Policies(#[from] PolicyErrors),

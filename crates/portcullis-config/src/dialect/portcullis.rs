@@ -77,6 +77,7 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
     hub.broken = sink.errors() > before || twice || fields.object().says_twice(of_all);
     let decides = DECIDES.iter().any(|name| fields.object().get(name).is_some());
     let has_agents = fields.object().get("agents").is_some();
+    let has_tier = fields.object().get("tier").is_some();
     let lost = is_refused(fields, sink) || lost_beside;
     let servers = servers_of(own, servers, sink);
     // A profile that could not be read may have been the strict one: nothing of the document is used then.
@@ -90,6 +91,9 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
     }
     if twice || lost || (has_agents && (used.is_none() || hub.broken)) {
         sink.leave_agents_unread();
+    }
+    if twice || lost || (has_tier && (used.is_none() || hub.broken)) {
+        sink.leave_tier_unread();
     }
     let (servers, profile) = used?;
     Some(DraftDocument {

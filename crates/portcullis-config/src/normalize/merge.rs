@@ -103,6 +103,7 @@ impl<'a> Merge<'a> {
         let may_be_ours = may_be_ours(document);
         settings.limits_unread |= may_be_ours;
         settings.agents_unread |= may_be_ours;
+        settings.leave_tier_unread(may_be_ours);
         settings.retention_unclear = true;
         self.deciding_unread |= may_be_ours;
         self.normalized.diagnostics.extend(sink.finish());
@@ -118,6 +119,7 @@ impl<'a> Merge<'a> {
         settings.limits_unread |= sink.limits_unread();
         settings.retention_unclear |= sink.limits_unread() || judged.is_none();
         settings.agents_unread |= sink.agents_unread();
+        settings.leave_tier_unread(sink.tier_unread());
         self.deciding_unread |= sink.deciding_unread();
         let fields = sink.take_fields();
         self.normalized.diagnostics.extend(sink.finish());
@@ -233,6 +235,7 @@ impl<'a> Merge<'a> {
         });
         if self.deciding_unread {
             self.normalized.settings.agents_unread |= hub.agents.is_some();
+            self.normalized.settings.leave_tier_unread(hub.tier.is_some());
             let tier = hub.tier.as_ref().map(|tier| ("tier", tier.span));
             let agents = hub.agents.as_ref().map(|agents| (AGENTS, agents.span));
             let policies = policies.map(|policies| ("policies", policies.span));
@@ -314,6 +317,9 @@ fn leave_deciding_unread(hub: &HubDraft, sink: &mut Sink<'_>) {
     }
     if hub.agents.is_some() {
         sink.leave_agents_unread();
+    }
+    if hub.tier.is_some() {
+        sink.leave_tier_unread();
     }
 }
 

@@ -81,6 +81,49 @@ fn agents_that_cannot_be_read_are_told_apart_from_none() {
     }
 }
 
+/// What policies forbid in a tier must not be allowed since that got lost.
+#[test]
+fn a_tier_that_got_lost_is_told_apart_from_none() {
+    let plan = "mcp: {servers: [], tier: plan}";
+    for (documents, unread) in [
+        (["mcp: {servers: []}", plan], false),
+        (["mcp: {servers: [], tier: plam}", plan], true),
+        (["mcp: {servers: [], tier: [plan]}", plan], true),
+        (["mcp: {servers: [], tier: plan, tier: allow_edits}", plan], true),
+        // What stands beside it, or in a document before its own, may cost it its place.
+        (
+            ["mcp: {servers: [], tier: plan, agents: 5}", "mcp: {servers: []}"],
+            true,
+        ),
+        (["mcp: {servers: 5, tier: plan}", "mcp: {servers: []}"], true),
+        (
+            [
+                "mcp: {servers: [], tier: plan, profile: strict, timeoutMs: 1}",
+                "mcp: {servers: []}",
+            ],
+            true,
+        ),
+        (["mcp: {servers: [], policies: 5}", plan], true),
+        (["mcp: {servers: [], policies: 5}", "mcp: {servers: []}"], false),
+        // Misspelt, in the wrong place, or in what is not read at all.
+        (["mcp: {servers: [], teir: plan}", "mcp: {servers: []}"], true),
+        (["mcp: {servers: []}\ntier: plan", "mcp: {servers: []}"], true),
+        (["mcp: {servers: [], tier: plan", "mcp: {servers: []}"], true),
+        (
+            ["mcp: {servers: []}\nmcp: {tier: plan}", "mcp: {servers: []}"],
+            true,
+        ),
+        // The first counts, so it costs nothing that another is lost.
+        ([plan, "mcp: {servers: [], tier: plam}"], false),
+        ([plan, "mcp: {servers: [], tier: allow_edits"], false),
+        ([plan, "mcp: {servers: [], tier: allow_edits}"], false),
+    ] {
+        let settings = of(&documents).settings;
+        assert_eq!(settings.tier_unread, unread, "{documents:?}");
+        assert!(!unread || settings.tier.is_none(), "{documents:?}");
+    }
+}
+
 /// Neither a text that cannot be read nor one of a shape that is none says that there were no agents.
 #[test]
 fn agents_of_a_document_that_is_not_read_are_not_none() {

@@ -35,12 +35,15 @@ async fn limits_that_cannot_be_read_start_nothing_unless_code_has_them() {
         assert!(matches!(error, HubError::LimitsUnread(_)), "{document}: {error}");
         assert!(error.to_string().contains(told), "{document}: {error}");
         let given = || torn().blob_options(options()).shape(shape());
-        // What may have had limits may have had agents.
+        // What may have had limits may have had agents and a tier.
         if !document.contains("blobs: {quota: 1}") {
             let error = given().start().await.unwrap_err();
             assert!(matches!(error, HubError::AgentsUnread(_)), "{document}: {error}");
+            let error = given().profiles(BTreeMap::new()).start().await.unwrap_err();
+            assert!(matches!(error, HubError::TierUnread(_)), "{document}: {error}");
         }
-        let hub = given().profiles(BTreeMap::new()).start().await.unwrap();
+        let given = given().profiles(BTreeMap::new()).tier(Tier::Plan);
+        let hub = given.start().await.unwrap();
         hub.shutdown().await.unwrap();
     }
     for refused in [
@@ -75,8 +78,8 @@ async fn profiles_that_cannot_be_read_start_nothing() {
         let error = given().start().await.unwrap_err();
         assert!(matches!(error, HubError::AgentsUnread(_)), "{settings}: {error}");
         assert!(error.to_string().contains("1.yaml:"), "{settings}: {error}");
-        let hub = given().profiles(BTreeMap::new()).start().await.unwrap();
-        hub.shutdown().await.unwrap();
+        let given = given().profiles(BTreeMap::new()).tier(Tier::Plan);
+        given.start().await.unwrap().shutdown().await.unwrap();
     }
     // Both can be read, and one of them would not hold.
     let given = || builder([", agents: {alice: dev}", ", agents: {bot: night}"]);
@@ -86,6 +89,34 @@ async fn profiles_that_cannot_be_read_start_nothing() {
     assert!(error.to_string().contains(told), "{error}");
     let hub = given().profiles(BTreeMap::new()).start().await.unwrap();
     hub.shutdown().await.unwrap();
+}
+
+/// Policies that the host names may forbid in one tier what they allow in the default one.
+#[tokio::test]
+async fn a_tier_that_cannot_be_read_starts_nothing_unless_code_has_one() {
+    const PLAN: &str = ", tier: plan";
+    for (settings, told) in [
+        (["", ", tier: plam"], "2.yaml:1:"),
+        ([", tier: [plan]", ""], "1.yaml:1:"),
+        (["", ", tier: plan, timeoutMs: 0"], "2.yaml:1:"),
+        (["", ", tier: plan, tier: plan"], "2.yaml:1:"),
+        // A good one, behind what may have been another.
+        ([", policies: 5", PLAN], "1.yaml:1:"),
+    ] {
+        // The first document has the server, which must not be lost as well.
+        let given = || builder(["", settings[0], settings[1]]).preset(Preset::AskByDefault);
+        let error = given().start().await.unwrap_err();
+        assert!(matches!(error, HubError::TierUnread(_)), "{settings:?}: {error}");
+        assert!(error.to_string().contains("`--tier`"), "{error}");
+        assert!(error.to_string().contains(told), "{settings:?}: {error}");
+        let hub = given().tier(Tier::Plan).start().await.unwrap();
+        hub.shutdown().await.unwrap();
+    }
+    // The one that counts was read, or there is none.
+    for settings in [[PLAN, ", tier: plam"], ["", ", policies: 5"]] {
+        let hub = builder(settings).start().await.unwrap();
+        hub.shutdown().await.unwrap();
+    }
 }
 
 #[tokio::test]
