@@ -268,22 +268,38 @@ fn near(key: &str, names: &[&'static str]) -> Option<&'static str> {
     if key.len() > LONGEST {
         return None;
     }
-    let plain = |text: &str| {
-        let plain = text.to_lowercase().replace(['_', '-'], "");
-        match plain.strip_suffix("ies") {
-            Some(stem) => format!("{stem}y"),
-            None => plain,
-        }
-    };
+    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
+    let of_several = |plain: &str| plain.strip_suffix("ies").map(|stem| format!("{stem}y"));
     let key = plain(key);
+    let one = of_several(&key);
+    let off = |name: &str| {
+        let name = plain(name);
+        let as_written = distance(&key, &name);
+        let name_of_one = of_several(&name);
+        if one.is_none() && name_of_one.is_none() {
+            return as_written;
+        }
+        let of_one = distance(
+            one.as_deref().unwrap_or(&key),
+            name_of_one.as_deref().unwrap_or(&name),
+        );
+        as_written.into_iter().chain(of_one).min()
+    };
     names
         .iter()
-        // Not even the lengths are near: no need to compare letter by letter.
-        .filter(|name| name.len().abs_diff(key.len()) * 3 <= name.len())
-        .map(|name| (strsim::osa_distance(&key, &plain(name)), *name))
-        .filter(|(distance, name)| *distance * 3 <= name.len())
+        .filter_map(|name| Some((off(name)?, *name)))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+}
+
+/// How far off the key is, if by at most a third of the name.
+fn distance(key: &str, name: &str) -> Option<usize> {
+    let is_near = |off: usize| off * 3 <= name.len();
+    // Not even the lengths are near: no need to compare letter by letter.
+    if !is_near(name.len().abs_diff(key.len())) {
+        return None;
+    }
+    Some(strsim::osa_distance(key, name)).filter(|off| is_near(*off))
 }
 
 /// The place of a field, should it be there.
@@ -316,6 +332,17 @@ mod tests {
             ("uri", Some("url")),
             ("policy", Some("policies")),
             ("polices", Some("policies")),
+            ("police", Some("policies")),
+            ("polcies", Some("policies")),
+            ("plicies", Some("policies")),
+            ("poicies", Some("policies")),
+            ("policeis", Some("policies")),
+            ("policues", Some("policies")),
+            ("policiez", Some("policies")),
+            ("policise", Some("policies")),
+            ("Polisies", Some("policies")),
+            ("polcy", Some("policies")),
+            ("pities", None),
             ("colour", None),
             ("", None),
         ] {

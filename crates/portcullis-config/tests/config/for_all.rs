@@ -343,6 +343,8 @@ fn what_decides_on_calls_is_not_taken_from_behind_a_document_that_cannot_be_read
         ("mcp: {servers: [], teir: plan}", false),
         ("mcp: {servers: [], polices: strict}", false),
         ("mcp: {servers: [], policy: strict}", false),
+        ("mcp: {servers: [], polcies: strict, tier: plan}", false),
+        ("mcp: {servers: [], policise: strict}", false),
         // In the wrong place, and under a name that is none.
         ("mcp: {servers: []}\ntier: plan", false),
         ("mpc: {servers: [], policies: strict}", false),
