@@ -14,6 +14,7 @@ use crate::{
 mod code;
 mod codex;
 mod common;
+mod for_all;
 mod goose;
 mod mcp_servers;
 mod opencode;
@@ -179,7 +180,7 @@ fn detect(root: &Value, sink: &mut Sink<'_>) -> Option<Dialect> {
     let json = Notation::of(sink.source()) == Notation::Json;
     let shapes = shapes(object, json);
     match shapes.as_slice() {
-        [(dialect, _)] => Some(*dialect),
+        [(dialect, _)] => (!for_all::is_refused(object, *dialect, sink)).then_some(*dialect),
         [] => {
             sink.error(Code::UnknownShape, head(root.span), unknown(root), SHAPES);
             None
@@ -253,7 +254,7 @@ fn shape_of_mcp(mcp: &Member, root: &Object, json: bool) -> Option<Dialect> {
     if let Some(servers) = object.get("servers") {
         return match &servers.value.node {
             // That must not be lost for a list that was forgotten.
-            _ if speaks_for_all_documents(object) => Some(Dialect::Portcullis),
+            _ if for_all::find(object).is_some() => Some(Dialect::Portcullis),
             Node::Object(_) if of_opencode(&servers.value) => Some(Dialect::Opencode),
             // In YAML the list was forgotten; the editor's settings are JSON.
             Node::Object(_) if json => Some(Dialect::VsCode),
@@ -265,13 +266,6 @@ fn shape_of_mcp(mcp: &Member, root: &Object, json: bool) -> Option<Dialect> {
     }
     let beside = root.get("mcpServers").is_some() && of_gemini(&mcp.value);
     (!beside).then_some(Dialect::Portcullis)
-}
-
-/// Whether it says what holds for the servers of all documents, as no other client's does.
-fn speaks_for_all_documents(mcp: &Object) -> bool {
-    portcullis::OF_ALL_DOCUMENTS
-        .iter()
-        .any(|key| mcp.get(key).is_some())
 }
 
 fn of_gemini(mcp: &Value) -> bool {

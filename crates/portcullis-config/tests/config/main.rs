@@ -14,6 +14,7 @@ mod laws;
 mod machine;
 #[cfg(test)]
 mod options_page;
+mod other_shapes;
 mod page;
 #[cfg(test)]
 mod permissions;

@@ -1,0 +1,82 @@
+//! What holds for the servers of all documents, in a document that has another client's shape.
+//!
+//! Only Portcullis' own format has such fields. A document that has one was written for Portcullis by somebody who missed
+//! its shape: to read the servers and drop the field would let more through than was meant.
+
+use super::portcullis::OF_ALL_DOCUMENTS;
+use crate::{
+    Code, Dialect,
+    source::{Sink, quote},
+    value::{Member, Node, Object, Value},
+};
+
+/// Refuses a document of that shape where it has such a field, or has `mcp` twice, of which one is lost.
+pub(super) fn is_refused(root: &Object, dialect: Dialect, sink: &mut Sink<'_>) -> bool {
+    if dialect == Dialect::Portcullis {
+        return false;
+    }
+    let Some(member) = misplaced(root, dialect) else {
+        let is_lost = root.duplicates.iter().any(|twice| twice.key.value == "mcp");
+        if is_lost {
+            sink.leave_all_unread();
+        }
+        return is_lost;
+    };
+    sink.leave_all_unread();
+    let name = quote(&member.key.value);
+    let message = format!(
+        "{name} holds for the servers of all documents, and this one has the shape of another format (`{dialect}`), which \
+         has no such field"
+    );
+    let help = "write it under `mcp` of a document of Portcullis' own, beside `servers: []`, or take it out";
+    sink.error(Code::UnknownField, member.key.span, message, help);
+    true
+}
+
+/// The first of such fields in an object, as far as it is not the name of one of opencode's servers.
+pub(super) fn find(mcp: &Object) -> Option<&Member> {
+    let mut members = mcp.members.iter();
+    members.find(|member| is_of_all(member) && !is_server_of_opencode(&member.value))
+}
+
+fn misplaced(root: &Object, dialect: Dialect) -> Option<&Member> {
+    let Some(mcp) = root.get("mcp") else {
+        // These hold nothing but servers.
+        let is_of_servers = matches!(dialect, Dialect::VsCode | Dialect::Code);
+        return root
+            .members
+            .iter()
+            .find(|member| is_of_servers && is_of_all(member));
+    };
+    let inside = match &mcp.value.node {
+        Node::Object(object) => find(object),
+        _ => None,
+    };
+    let mut beside = root.members.iter();
+    inside.or_else(|| beside.find(|member| is_of_all(member) && !is_setting_of_client(member)))
+}
+
+fn is_of_all(member: &Member) -> bool {
+    OF_ALL_DOCUMENTS.contains(&member.key.value.as_str())
+}
+
+fn is_server_of_opencode(value: &Value) -> bool {
+    let Node::Object(server) = &value.node else {
+        return false;
+    };
+    let node = |key: &str| server.get(key).map(|member| &member.value.node);
+    matches!(node("type"), Some(Node::Text(kind)) if matches!(kind.as_str(), "local" | "remote"))
+        || matches!(node("command"), Some(Node::List(_)))
+        || matches!(node("url"), Some(Node::Text(url)) if url.contains("://"))
+        || matches!(node("enabled"), Some(Node::Bool { .. }))
+}
+
+/// opencode and Gemini CLI describe agents of their own at the top of their settings, each by an object; profiles are
+/// texts. None of the clients has one of the other names there.
+fn is_setting_of_client(member: &Member) -> bool {
+    let Node::Object(agents) = &member.value.node else {
+        return member.key.value == "agents";
+    };
+    let mut agents = agents.members.iter();
+    member.key.value == "agents" && !agents.any(|agent| matches!(agent.value.node, Node::Text(_)))
+}

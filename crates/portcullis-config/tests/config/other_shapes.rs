@@ -1,0 +1,168 @@
+//! What holds for the servers of all documents, in documents that have the shape of another client's.
+
+use portcullis_config::{Code, Dialect, Document, Normalized, Options, normalize};
+
+use crate::machine::Machine;
+
+fn beside_another(document: Document) -> Normalized {
+    let other = Document::new("z.yaml", "mcp: {servers: [], tier: full_access}");
+    normalize(&[document, other], &Options::default(), &Machine::default())
+}
+
+/// Each of these documents would start a server, were it taken for the other client's.
+#[test]
+fn what_holds_for_all_documents_is_not_dropped_with_another_clients_shape() {
+    for (file, text) in [
+        // opencode's servers by name, under `mcp`.
+        (
+            "a.json",
+            r#"{"mcp": {"agents": {"bot": "night"}, "policies": "p", "fs": {"type": "local", "command": ["/usr/bin/node"]}}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"mcp": {"fs": {"type": "local", "command": ["/usr/bin/node"]}, "agents": {"command": "night"}}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"mcp": {"fs": {"type": "local", "command": ["/usr/bin/node"]}, "tier": "plan"}}"#,
+        ),
+        // An editor's `mcp.json`.
+        (
+            "a.json",
+            r#"{"servers": {"a": {"command": "/usr/bin/node"}}, "agents": {"bot": "night"}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"servers": {"a": {"command": "/usr/bin/node"}}, "tier": "plan"}"#,
+        ),
+        (
+            "a.yaml",
+            "servers: {a: {command: /usr/bin/node}}\nblobs: {quotaBytes: 9}",
+        ),
+        // The definitions that a host hands over.
+        (
+            "a.yaml",
+            "servers: [{id: a, command: [/usr/bin/node]}]\nagents: {bot: night}",
+        ),
+        (
+            "a.yaml",
+            "servers: [{id: a, command: [/usr/bin/node]}]\ntier: plan",
+        ),
+        ("a.yaml", "id: a\ncommand: [/usr/bin/node]\npolicies: p"),
+        // Beside `mcp`, where editors and opencode have their other settings.
+        (
+            "a.json",
+            r#"{"mcp": {"servers": {"a": {"command": "/usr/bin/node"}}}, "agents": {"bot": "night"}, "tier": "plan"}"#,
+        ),
+        (
+            "a.json",
+            r#"{"mcp": {"servers": {"a": {"command": "/usr/bin/node"}}}, "agents": {"bot": "night"}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"mcp": {"a": {"type": "local", "command": ["/usr/bin/node"]}}, "t\u0069er": "plan"}"#,
+        ),
+        // Gemini CLI's lists.
+        (
+            "a.json",
+            r#"{"mcpServers": {"a": {"command": "/usr/bin/node"}}, "mcp": {"allowed": ["a"], "agents": {"bot": "night"}}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"mcpServers": {"a": {"command": "/usr/bin/node"}}, "mcp": {"allowed": ["a"]}, "policies": "p"}"#,
+        ),
+    ] {
+        let normalized = beside_another(Document::new(file, text));
+        assert!(normalized.specs.is_empty(), "{text}");
+        let found = &normalized.diagnostics[0];
+        assert_eq!(found.code, Code::UnknownField, "{text}: {found}");
+        assert!(
+            found.message.contains("holds for the servers of all documents"),
+            "{found}"
+        );
+        assert!(normalized.has_errors(), "{text}");
+        let settings = normalized.settings;
+        assert!(settings.limits_unread && settings.agents_unread, "{text}");
+        assert!(settings.tier_unread && settings.tier.is_none(), "{text}");
+    }
+    // Of a key that stands twice one is lost, and may have had them.
+    let text = r#"{"mcp": {"a": {"type": "local", "command": ["/usr/bin/node"]}}, "mcp": {"tier": "plan"}}"#;
+    let normalized = beside_another(Document::new("a.json", text));
+    assert!(normalized.specs.is_empty() && normalized.has_errors());
+    assert!(normalized.settings.tier_unread && normalized.settings.limits_unread);
+}
+
+/// What the clients themselves have under these names, and what the host says is theirs.
+#[test]
+fn documents_of_other_clients_stay_readable() {
+    let local = r#"{"type": "local", "command": ["/usr/bin/node"]}"#;
+    for (document, servers) in [
+        // Servers may be called anything.
+        (
+            Document::new(
+                "a.json",
+                format!(r#"{{"mcp": {{"agents": {local}, "policies": {local}}}}}"#),
+            ),
+            2,
+        ),
+        (
+            Document::new(
+                "a.json",
+                format!(
+                    r#"{{"mcp": {{"a": {local}, "results": {{"type": "remote", "url": "https://a.example/"}}}}}}"#
+                ),
+            ),
+            2,
+        ),
+        (
+            Document::new("a.json", r#"{"servers": {"tier": {"command": "/usr/bin/node"}}}"#),
+            1,
+        ),
+        // opencode's own agents, and those of Gemini CLI.
+        (
+            Document::new(
+                "a.json",
+                format!(
+                    r#"{{"mcp": {{"servers": {{"a": {local}}}}}, "agents": {{"build": {{"model": "x/y"}}}}}}"#
+                ),
+            ),
+            1,
+        ),
+        (
+            Document::new(
+                "a.json",
+                r#"{"mcpServers": {"a": {"command": "/usr/bin/node"}}, "mcp": {"allowed": ["a"]}, "agents": {"overrides": {}}}"#,
+            ),
+            1,
+        ),
+        // A plugin's manifest.
+        (
+            Document::new(
+                "a.json",
+                r#"{"name": "p", "version": "1", "agents": "./agents", "mcpServers": {"a": {"command": "/usr/bin/node"}}}"#,
+            ),
+            1,
+        ),
+        // Named by the host.
+        (
+            Document::new(
+                "a.json",
+                format!(r#"{{"mcp": {{"a": {local}}}, "tier": "gold"}}"#),
+            )
+            .in_dialect(Dialect::Opencode),
+            1,
+        ),
+    ] {
+        let text = String::from_utf8_lossy(&document.bytes).into_owned();
+        let normalized = beside_another(document);
+        assert_eq!(
+            normalized.specs.len(),
+            servers,
+            "{text}: {:?}",
+            normalized.diagnostics
+        );
+        let settings = normalized.settings;
+        assert!(!settings.limits_unread && !settings.agents_unread, "{text}");
+        assert!(settings.tier.is_some() && !settings.tier_unread, "{text}");
+    }
+}
