@@ -23,8 +23,7 @@ fn the_page_of_options_is_the_one_that_is_generated() {
     let schema = schema();
     let mut page = String::from(
         "# Options of a configuration\n\n\
-         Every field of Portcullis' own format, in YAML, JSON or TOML. Which ones are carried over from other programs' \
-         formats, [configuration.md](configuration.md) says. An editor gets the same from \
+         Every field of Portcullis' own format, in YAML, JSON or TOML. An editor gets the same from \
          [the schema](schema/portcullis.schema.json).\n\n\
          This page is generated from the schema, and a test holds it to it.\n",
     );
