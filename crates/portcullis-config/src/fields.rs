@@ -273,12 +273,16 @@ fn near(key: &str, names: &[&'static str]) -> Option<&'static str> {
     let key = plain(key);
     let one = of_several(&key);
     let off = |name: &str| {
+        let is_of_several = one.is_some() || name.ends_with("ies");
+        if !is_of_several && !are_lengths_near(&key, name) {
+            return None;
+        }
         let name = plain(name);
         let as_written = distance(&key, &name);
-        let name_of_one = of_several(&name);
-        if one.is_none() && name_of_one.is_none() {
+        if !is_of_several {
             return as_written;
         }
+        let name_of_one = of_several(&name);
         let of_one = distance(
             one.as_deref().unwrap_or(&key),
             name_of_one.as_deref().unwrap_or(&name),
@@ -292,14 +296,17 @@ fn near(key: &str, names: &[&'static str]) -> Option<&'static str> {
         .map(|(_, name)| name)
 }
 
+/// Where not even the lengths are near, there is no need to compare letter by letter.
+fn are_lengths_near(key: &str, name: &str) -> bool {
+    name.len().abs_diff(key.len()) * 3 <= name.len()
+}
+
 /// How far off the key is, if by at most a third of the name.
 fn distance(key: &str, name: &str) -> Option<usize> {
-    let is_near = |off: usize| off * 3 <= name.len();
-    // Not even the lengths are near: no need to compare letter by letter.
-    if !is_near(name.len().abs_diff(key.len())) {
+    if !are_lengths_near(key, name) {
         return None;
     }
-    Some(strsim::osa_distance(key, name)).filter(|off| is_near(*off))
+    Some(strsim::osa_distance(key, name)).filter(|off| off * 3 <= name.len())
 }
 
 /// The place of a field, should it be there.
