@@ -19,6 +19,7 @@ use super::{
     helper::Helpers,
     parts::Parts,
     shelf::Shelf,
+    steps::opened,
 };
 use crate::BlobError;
 
@@ -27,6 +28,7 @@ const PIECE_BYTES: usize = 128 << 10;
 
 const WRONG_HASH: &str = "its content does not hash to its name";
 const NO_FILE: &str = "it is not a file";
+const LOST: &str = "its disk can no longer read it";
 
 /// A blob being read piece by piece.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl Shelf {
             drop(room);
             read_helped(file, size, &self.buffers, &self.helpers)
         };
-        let (content, hash) = read.map_err(self.io_failed("read a blob"))?;
+        let (content, hash) = read.map_err(|source| self.unread(blob, &stat, source))?;
         if hash == blob.0 {
             Ok(content)
         } else {
@@ -69,7 +71,7 @@ impl Shelf {
         // Where the file has not its true size, the hash tells before the range matters.
         let room = room_for(range.end.min(size).saturating_sub(range.start))?;
         let (wanted, read, hash) =
-            read_range(file, size, range, room).map_err(self.io_failed("read a blob"))?;
+            read_range(file, size, range, room).map_err(|source| self.unread(blob, &stat, source))?;
         if hash != blob.0 {
             return Err(self.damaged(blob, &stat, WRONG_HASH));
         }
@@ -85,7 +87,8 @@ impl Shelf {
         let mut piece = vec![0; content.len().min(PIECE_BYTES)];
         let is_next = |expected: &[u8]| {
             let piece = piece.get_mut(..expected.len()).unwrap_or_default();
-            read_full(&mut file, piece).is_ok() && piece == expected
+            // Where it ends sooner by now, what stands there is not what was read.
+            read_full(&mut file, piece).is_ok_and(|count| count == expected.len()) && piece == expected
         };
         size_bytes(&stat) == content.len() as u64 && content.chunks(PIECE_BYTES).all(is_next)
     }
@@ -106,7 +109,7 @@ impl Shelf {
     fn find(&self, blob: BlobRef) -> Result<(File, Stat), BlobError> {
         let folder = self.folder(blob)?.ok_or(BlobError::NotFound(blob))?;
         match folder.file(&blob.0.to_string()) {
-            Ok((file, stat)) if is_file(&stat) => Ok((file, stat)),
+            Ok((file, stat)) if is_file(&stat) => Ok((opened(file), stat)),
             Ok((_, stat)) => Err(self.damaged(blob, &stat, NO_FILE)),
             Err(Errno::NOENT) => Err(BlobError::NotFound(blob)),
             Err(Errno::LOOP | Errno::NXIO) => {
@@ -120,6 +123,16 @@ impl Shelf {
                 }))
             }
             Err(other) => Err(self.failed("open a blob")(other)),
+        }
+    }
+
+    /// What it means that what was `found` under the name of `blob` could not be read. What the disk has lost is damaged: left
+    /// in its place it would keep good content from being put.
+    fn unread(&self, blob: BlobRef, found: &Stat, source: io::Error) -> BlobError {
+        if is_lost(&source) {
+            self.damaged(blob, found, LOST)
+        } else {
+            self.io_failed("read a blob")(source)
         }
     }
 
@@ -141,7 +154,8 @@ impl Reading {
     pub(crate) fn next(mut self) -> Result<(Bytes, Option<Self>), BlobError> {
         let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(PIECE_BYTES);
         let mut piece = vec![0; count];
-        let read = read_full(&mut self.file, &mut piece).map_err(self.shelf.io_failed("read a blob"))?;
+        let read = read_full(&mut self.file, &mut piece)
+            .map_err(|source| self.shelf.unread(self.blob, &self.stat, source))?;
         piece.truncate(read);
         self.hasher.update(&piece);
         self.left = if read < count { 0 } else { self.left - read as u64 };
@@ -153,6 +167,17 @@ impl Reading {
         } else {
             Err(self.shelf.damaged(self.blob, &self.stat, WRONG_HASH))
         }
+    }
+}
+
+/// Whether a read that ended so says that the disk no longer has what was written: file systems with sums of their own say
+/// the first, too, for what does not match them, and the others for what leads to it.
+fn is_lost(source: &io::Error) -> bool {
+    match Errno::from_io_error(source) {
+        Some(Errno::IO | Errno::BADMSG) => true,
+        #[cfg(target_os = "linux")]
+        Some(Errno::UCLEAN) => true,
+        _ => false,
     }
 }
 

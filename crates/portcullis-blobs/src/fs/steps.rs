@@ -1,6 +1,8 @@
 //! What happens to a blob on its way to the disk, in which order, for tests to look at: no crash of a process shows
 //! whether a sync was left out. Tests can have something happen at such a step, too.
 
+#[cfg(not(test))]
+use std::fs::File;
 use std::os::fd::AsFd;
 
 /// One step that decides what outlasts a power cut, or between which others may come.
@@ -29,8 +31,14 @@ pub(crate) type Inode = u64;
 #[cfg(not(test))]
 pub(crate) fn happened(_: impl FnOnce() -> Step) {}
 
+/// Hands on the file of a blob that was opened to be read.
+#[cfg(not(test))]
+pub(crate) fn opened(file: File) -> File {
+    file
+}
+
 #[cfg(test)]
-pub(crate) use recorded::{at_next, happened, taken};
+pub(crate) use recorded::{at_next, happened, opened, taken, while_opened};
 
 /// Which one is open there, 0 where that cannot be told.
 pub(crate) fn inode(open: impl AsFd) -> Inode {
@@ -39,16 +47,20 @@ pub(crate) fn inode(open: impl AsFd) -> Inode {
 
 #[cfg(test)]
 mod recorded {
-    use std::cell::RefCell;
+    use std::{cell::RefCell, fs::File};
 
     use super::Step;
 
     /// What happens at a step, once.
     type Meanwhile = (Step, Box<dyn FnOnce()>);
 
+    /// What becomes of a file that was opened to be read.
+    type Opened = Box<dyn Fn(File) -> File>;
+
     thread_local! {
         static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
         static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
+        static OPENED: RefCell<Option<Opened>> = const { RefCell::new(None) };
     }
 
     pub(crate) fn happened(step: impl FnOnce() -> Step) {
@@ -71,5 +83,20 @@ mod recorded {
     /// Does this when `step` happens next on this thread.
     pub(crate) fn at_next(step: Step, does: impl FnOnce() + 'static) {
         MEANWHILE.set(Some((step, Box::new(does))));
+    }
+
+    pub(crate) fn opened(file: File) -> File {
+        OPENED.with_borrow(|becomes| match becomes {
+            Some(becomes) => becomes(file),
+            None => file,
+        })
+    }
+
+    /// Does this while each file that is opened on this thread to be read `becomes` another, or has something happen to it.
+    pub(crate) fn while_opened<T>(becomes: impl Fn(File) -> File + 'static, does: impl FnOnce() -> T) -> T {
+        OPENED.set(Some(Box::new(becomes)));
+        let done = does();
+        OPENED.set(None);
+        done
     }
 }

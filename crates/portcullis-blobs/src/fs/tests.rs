@@ -25,6 +25,8 @@ mod laid_out;
 
 mod large;
 
+mod lost;
+
 mod meanwhile;
 
 struct Fixture {
