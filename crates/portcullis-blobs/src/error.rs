@@ -105,13 +105,13 @@ pub enum BlobError {
         /// What is there.
         why: String,
     },
-    /// Others than this user could write to the store's folder.
+    /// Others than this user could write to the store's folder, or to one in it.
     #[error("the blob store at `{place}` is not safe from other users: {why}")]
     Insecure {
         /// Where the store is, or was to be.
         place: String,
         /// Who they are, and what can be done.
-        why: &'static str,
+        why: String,
     },
     /// There is no store to look at.
     #[error("there is no blob store at `{place}`: nothing was ever stored there; name another folder")]

@@ -130,7 +130,7 @@ impl FsStore {
     /// # Errors
     ///
     /// [`BlobError::NotAStore`] where something else is there, [`BlobError::Insecure`] where others can write to the
-    /// folder, [`BlobError::NewerFormat`], [`BlobError::NotWritable`], [`BlobError::Forbidden`], [`BlobError::Full`] and
+    /// folder or to one in it, [`BlobError::NewerFormat`], [`BlobError::NotWritable`], [`BlobError::Forbidden`], [`BlobError::Full`] and
     /// [`BlobError::Io`].
     pub fn open(folder: &Path, options: FsOptions) -> Result<Self, BlobError> {
         Ok(Self::on(Shelf::open_or_new(folder, options)?))

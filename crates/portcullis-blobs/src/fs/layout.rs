@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use rustix::io::Errno;
+use rustix::{fs::Stat, io::Errno};
 
 use super::{
     folder::{Folder, is_file, is_own, others_may_write, size_bytes},
@@ -77,19 +77,59 @@ fn lay_out(path: &Path) -> Result<Folder, BlobError> {
         });
     }
     keep_others_out(&root, path)?;
-    root.child_or_new(BLOBS).map_err(io("create a folder"))?;
-    write_format(&root).map_err(io("write the format"))?;
+    // What another has made here before us is no foreign file yet.
+    let own = |name| {
+        let folder = root.child_or_new(name).map_err(io("create a folder"))?;
+        keep_others_out_of(&folder, name, path)?;
+        Ok(folder)
+    };
+    own(BLOBS)?;
+    write_format(&root, own(TEMP)?).map_err(io("write the format"))?;
     Ok(root)
+}
+
+/// Refuses `folder`, which is `name` in the store at `path`, where others own it or can write to it: whoever could once write
+/// to the root, or made this before us, would change what is being written there. Ours are made private, so what others have
+/// been given a right to is taken back. Where nobody can write, it stays as it is.
+pub(crate) fn keep_others_out_of(folder: &Folder, name: &str, path: &Path) -> Result<(), BlobError> {
+    let io = |errno| error("look at a folder", path, errno);
+    let refused = |why| {
+        Err(BlobError::Insecure {
+            place: path.display().to_string(),
+            why: format!("the folder `{name}` in it {why}"),
+        })
+    };
+    let is_ours_alone = |stat: &Stat| is_own(stat) && !others_may_write(stat);
+    let found = folder.own_stat().map_err(io)?;
+    if is_ours_alone(&found) || folder.is_read_only().map_err(io)? {
+        return Ok(());
+    }
+    if !is_own(&found) {
+        return refused(
+            "belongs to another user: see who made it and what is in it, then remove it, or choose another folder for \
+             the store",
+        );
+    }
+    // Where this fails, what matters is what it leaves.
+    let _ = folder.make_private();
+    if is_ours_alone(&folder.own_stat().map_err(io)?) {
+        Ok(())
+    } else {
+        refused(
+            "is one that others may write to, and that cannot be taken from them: choose a folder on another file system \
+             for the store",
+        )
+    }
 }
 
 /// Makes the folder its owner's alone. One of somebody else's, or that others could write to all the same, is refused:
 /// they would see each blob come, and could take it away. Where nobody can write, it stays as it is.
 fn keep_others_out(root: &Folder, path: &Path) -> Result<(), BlobError> {
     let io = |errno| error("look at the folder", path, errno);
-    let refused = |why| {
+    let refused = |why: &str| {
         Err(BlobError::Insecure {
             place: path.display().to_string(),
-            why,
+            why: why.to_owned(),
         })
     };
     if root.is_read_only().map_err(io)? {
@@ -199,8 +239,7 @@ fn read_format(root: &Folder, path: &Path) -> Result<bool, BlobError> {
 }
 
 /// Writes the format file last of all, whole or not at all.
-fn write_format(root: &Folder) -> Result<(), Errno> {
-    let scratch = root.child_or_new(TEMP)?;
+fn write_format(root: &Folder, scratch: Folder) -> Result<(), Errno> {
     temp::clean(&scratch)?;
     let mut file = TempFile::create(Arc::new(scratch))?;
     let write = writeln!(file.file(), "{FORMAT_WORD} {FORMAT}").and_then(|()| Folder::sync_file(file.file()));

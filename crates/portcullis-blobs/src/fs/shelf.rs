@@ -92,6 +92,7 @@ impl Shelf {
             root_synced: AtomicBool::new(false),
         };
         if let Ok(scratch) = shelf.root.child(layout::TEMP) {
+            layout::keep_others_out_of(&scratch, layout::TEMP, path)?;
             // Leftovers take room and do no other harm, and a store that can only be read is still of use.
             let _ = temp::clean(&scratch);
         }
@@ -154,7 +155,17 @@ impl Shelf {
         }
     }
 
+    /// The folder `name` in `parent`, `None` where it is missing. A link or a file in its place is moved aside, and a folder
+    /// that is not ours alone refused.
     pub(crate) fn own_folder(&self, parent: &Folder, name: &str) -> Result<Option<Folder>, BlobError> {
+        let found = self.folder_in(parent, name)?;
+        if let Some(folder) = &found {
+            layout::keep_others_out_of(folder, name, &self.path)?;
+        }
+        Ok(found)
+    }
+
+    fn folder_in(&self, parent: &Folder, name: &str) -> Result<Option<Folder>, BlobError> {
         match parent.child(name) {
             Ok(folder) => Ok(Some(folder)),
             Err(Errno::NOENT) => Ok(None),
@@ -204,7 +215,13 @@ impl Shelf {
     pub(crate) fn own_folder_or_new(&self, parent: &Folder, name: &str) -> Result<Folder, BlobError> {
         match self.own_folder(parent, name)? {
             Some(folder) => Ok(folder),
-            None => parent.child_or_new(name).map_err(self.failed("create a folder")),
+            None => {
+                let folder = parent
+                    .child_or_new(name)
+                    .map_err(self.failed("create a folder"))?;
+                layout::keep_others_out_of(&folder, name, &self.path)?;
+                Ok(folder)
+            }
         }
     }
 

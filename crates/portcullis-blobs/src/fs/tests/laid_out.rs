@@ -246,6 +246,69 @@ fn a_folder_that_others_can_write_to_is_made_private_or_refused() {
     }
 }
 
+/// Whoever could write to the root once may have made them, and would change what is written there.
+#[test]
+fn a_folder_in_the_store_that_others_can_write_to_is_made_private_or_refused() {
+    let fixture = Fixture::new();
+    let tag = Tag {
+        name: "keep".parse().unwrap(),
+        blob: blob(b"private"),
+        expires_ms: None,
+    };
+    let work = || -> Result<(), BlobError> {
+        let store = FsStore::open(&fixture.folder(), FsOptions::default())?;
+        fixture.put(&store, b"private")?;
+        fixture.get(&store, b"private")?;
+        store.shelf.tag(&tag)
+    };
+    work().unwrap();
+    let shard = shelf::fan_out(tag.blob);
+    let inner = [
+        "tmp",
+        "sessions",
+        "blake3",
+        "tags",
+        &format!("blake3/{shard}"),
+        &format!("tags/{shard}"),
+    ];
+    for name in inner {
+        let folder = fixture.folder().join(name);
+        fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
+        work().unwrap();
+        assert_eq!(mode(&folder), 0o700, "{name}");
+
+        // It takes root to give a folder away.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&folder, Some(1), None).unwrap();
+            let error = work().unwrap_err();
+            assert!(matches!(error, BlobError::Insecure { .. }), "{name}: {error:?}");
+            let named = folder.file_name().unwrap().to_str().unwrap();
+            assert!(error.to_string().contains(named), "{error}");
+            std::os::unix::fs::chown(&folder, Some(0), None).unwrap();
+        }
+    }
+    work().unwrap();
+    fixture.assert_whole(1);
+}
+
+/// An empty folder of a name that ours have is no foreign file, whoever made it.
+#[test]
+fn no_store_is_laid_out_over_folders_of_somebody_else() {
+    for name in ["blake3", "tmp"] {
+        let fixture = Fixture::new();
+        let folder = fixture.folder().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&folder, Some(1), None).unwrap();
+            let error = FsStore::open(&fixture.folder(), FsOptions::default()).unwrap_err();
+            assert!(matches!(error, BlobError::Insecure { .. }), "{name}: {error:?}");
+            assert!(!fixture.folder().join("format").exists());
+            std::os::unix::fs::chown(&folder, Some(0), None).unwrap();
+        }
+        fixture.put(&fixture.open(), b"works").unwrap();
+    }
+}
+
 #[test]
 fn what_is_private_belongs_to_this_user_and_nobody_else_has_a_right_to_it() {
     let ours = rustix::fs::fstat(tempfile::tempfile().unwrap()).unwrap();
