@@ -10,6 +10,9 @@ use rustix::io::{Errno, Result};
 pub(crate) struct Committer {
     state: Mutex<State>,
     finished: Condvar,
+    /// Somebody waits.
+    #[cfg(test)]
+    came: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -19,6 +22,9 @@ struct State {
     finished: u64,
     /// The last one that failed. What it was to bring to the disk may be lost, though the next one succeeds.
     failed: Option<(u64, Errno)>,
+    /// How often somebody began to wait for one that another does.
+    #[cfg(test)]
+    waiting: usize,
 }
 
 impl Committer {
@@ -39,6 +45,8 @@ impl Committer {
                 self.finished.notify_all();
                 break;
             }
+            #[cfg(test)]
+            self.comes(&mut state);
             state = self.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         match state.failed {
@@ -50,13 +58,34 @@ impl Committer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc, Barrier,
-        atomic::{AtomicU64, Ordering},
-        mpsc,
+    use std::{
+        sync::{
+            Arc, Barrier,
+            atomic::{AtomicU64, Ordering},
+            mpsc,
+        },
+        time::Duration,
     };
 
     use super::*;
+
+    impl Committer {
+        pub(super) fn comes(&self, state: &mut State) {
+            state.waiting += 1;
+            self.came.notify_all();
+        }
+
+        /// Whether so many come to wait.
+        fn wait_until_waiting(&self, count: usize) -> bool {
+            let state = self.state.lock().unwrap();
+            let fewer = |state: &mut State| state.waiting < count;
+            let waited = self
+                .came
+                .wait_timeout_while(state, Duration::from_secs(60), fewer);
+            let (_state, waited) = waited.unwrap();
+            !waited.timed_out()
+        }
+    }
 
     #[test]
     fn those_who_come_during_a_sync_share_the_next() {
@@ -104,40 +133,38 @@ mod tests {
         assert_eq!((state.started, state.finished), (syncs + 1, syncs + 1));
     }
 
-    /// Who does it is a matter of chance, as is whether they come in time to share one.
+    /// Who does it is a matter of chance.
     #[test]
     fn a_sync_that_fails_fails_all_that_share_it() {
-        let mut shared = 0;
-        while shared < 20 {
-            let committer = Committer::default();
-            let syncs = AtomicU64::new(0);
-            let (release, released) = mpsc::channel::<()>();
-            let (begun, first_began) = mpsc::channel();
-            let others = std::thread::scope(|scope| {
-                let committer = &committer;
-                scope.spawn(move || {
-                    let sync = || {
-                        begun.send(()).unwrap();
-                        released.recv().unwrap();
-                        Ok(())
-                    };
-                    committer.commit(sync).unwrap();
-                });
-                first_began.recv().unwrap();
-                let fail = || {
-                    committer.commit(|| {
-                        syncs.fetch_add(1, Ordering::SeqCst);
-                        Err(Errno::IO)
-                    })
+        let committer = Committer::default();
+        let syncs = AtomicU64::new(0);
+        let (release, released) = mpsc::channel::<()>();
+        let (begun, first_began) = mpsc::channel();
+        let others = std::thread::scope(|scope| {
+            let committer = &committer;
+            scope.spawn(move || {
+                let sync = || {
+                    begun.send(()).unwrap();
+                    released.recv().unwrap();
+                    Ok(())
                 };
-                let others = [scope.spawn(fail), scope.spawn(fail)];
-                std::thread::yield_now();
-                release.send(()).unwrap();
-                others.map(|other| other.join().unwrap())
+                committer.commit(sync).unwrap();
             });
-            assert_eq!(others, [Err(Errno::IO); 2]);
-            shared += usize::from(syncs.into_inner() == 1);
-        }
+            first_began.recv().unwrap();
+            let fail = || {
+                committer.commit(|| {
+                    syncs.fetch_add(1, Ordering::SeqCst);
+                    Err(Errno::IO)
+                })
+            };
+            let others = [scope.spawn(fail), scope.spawn(fail)];
+            let both_wait = committer.wait_until_waiting(2);
+            release.send(()).unwrap();
+            assert!(both_wait, "they come within the deadline");
+            others.map(|other| other.join().unwrap())
+        });
+        assert_eq!(others, [Err(Errno::IO); 2]);
+        assert_eq!(syncs.into_inner(), 1);
     }
 
     #[test]

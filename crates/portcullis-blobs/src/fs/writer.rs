@@ -174,8 +174,12 @@ impl Shelf {
             other => other.map_err(self.failed("touch a blob"))?,
         }
         folder.unlock();
-        session.proved(blob);
-        self.settle_existing(blob, folder)
+        let is_settled = self.settle_existing(blob, folder)?;
+        // Not sooner: where the disk does not take it, the next put reads it again.
+        if is_settled {
+            session.proved(blob);
+        }
+        Ok(is_settled)
     }
 }
 
@@ -270,9 +274,9 @@ impl Writer {
             match temp.publish(&folder, &blob.0.to_string()) {
                 Ok(()) => {
                     folder.unlock();
-                    session.proved(blob);
                     room.keep();
                     shelf.settle_names(blob, &folder)?;
+                    session.proved(blob);
                     return Ok(stored(false));
                 }
                 Err(Errno::EXIST) if shelf.adopt(&session, &folder, blob, size_bytes, proof)? => {

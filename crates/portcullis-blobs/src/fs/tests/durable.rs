@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use super::{
     steps::{
         Step::{self, FileSynced, FileSystemSynced, FolderSynced, Named},
-        taken,
+        at_next, taken,
     },
     *,
 };
@@ -72,6 +72,31 @@ fn content_is_on_the_disk_before_its_name_and_both_before_a_put_returns() {
 
     let put = Put::with(Durability::None);
     assert_eq!(put.steps, [vec![Named], vec![Named], vec![]]);
+}
+
+/// What a disk did not take may be lost, and is not told by its size alone.
+#[test]
+fn what_is_not_on_the_disk_yet_is_not_proved() {
+    let fixture = Fixture::new();
+    let content = Bytes::from_static(b"first");
+    fixture.put(&fixture.open(), b"first").unwrap();
+    let file = fixture.file(&content);
+    let shard = synced(file.parent().unwrap());
+    for existed in [true, false] {
+        let store = fixture.open();
+        let looked = Arc::new(AtomicBool::new(false));
+        at_next(shard, {
+            let (session, blob, looked) = (Arc::clone(&store.session), blob(&content), Arc::clone(&looked));
+            move || looked.store(!session.has_proved(blob), Ordering::SeqCst)
+        });
+        assert_eq!(
+            store.shelf.put(&store.session, &content).unwrap().existed,
+            existed
+        );
+        assert!(looked.load(Ordering::SeqCst), "{existed}");
+        assert!(store.session.has_proved(blob(&content)));
+        fs::remove_file(&file).unwrap();
+    }
 }
 
 /// Nothing else comes of having written before the hash was there.
