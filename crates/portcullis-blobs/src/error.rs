@@ -113,7 +113,7 @@ pub enum BlobError {
         /// Who they are, and what can be done.
         why: String,
     },
-    /// There is no store to look at.
+    /// There is no store to look at, nor anything else.
     #[error("there is no blob store at `{place}`: nothing was ever stored there; name another folder")]
     NoStore {
         /// Where one was looked for.

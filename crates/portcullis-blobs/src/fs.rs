@@ -140,7 +140,7 @@ impl FsStore {
     ///
     /// # Errors
     ///
-    /// [`BlobError::NoStore`] where there is none; else as [`open`](Self::open).
+    /// [`BlobError::NoStore`] where there is nothing; else as [`open`](Self::open).
     pub fn open_existing(folder: &Path, options: FsOptions) -> Result<Self, BlobError> {
         Ok(Self::on(Shelf::open(folder, options)?))
     }

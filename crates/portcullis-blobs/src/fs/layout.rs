@@ -59,6 +59,23 @@ pub(crate) fn open(path: &Path) -> Result<Option<Folder>, BlobError> {
     Ok(Some(root))
 }
 
+/// Why there is no store at `path`: nothing was ever stored there, or what is there is none, or no longer one.
+pub(crate) fn none_at(path: &Path) -> BlobError {
+    let place = path.display().to_string();
+    let found = match Folder::open(path) {
+        Err(Errno::NOENT) => Ok(None),
+        other => other.and_then(|root| foreign(&root)),
+    };
+    match found {
+        Ok(None) => BlobError::NoStore { place },
+        Ok(Some(found)) => BlobError::NotAStore {
+            place,
+            why: format!("it holds `{found}`, and no `format`, which every store has"),
+        },
+        Err(errno) => error("list the folder", path, errno),
+    }
+}
+
 fn lay_out(path: &Path) -> Result<Folder, BlobError> {
     let io = |action| move |errno: Errno| error(action, path, errno);
     let opened = match Folder::open(path) {
@@ -137,7 +154,9 @@ fn keep_others_out(root: &Folder, path: &Path) -> Result<(), BlobError> {
     }
     if !is_own(&root.own_stat().map_err(io)?) {
         return refused(
-            "the folder belongs to another user: run this as that user, or choose a folder of your own",
+            "the folder belongs to another user: run this as that user, or choose a folder of your own; where all files \
+             of a file system belong to another user, as on some shares and disks and in some containers, choose one on \
+             another file system",
         );
     }
     // Where this fails, what matters is what it leaves.

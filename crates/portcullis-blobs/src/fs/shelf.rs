@@ -69,9 +69,7 @@ impl Shelf {
     }
 
     pub(crate) fn open(path: &Path, options: FsOptions) -> Result<Self, BlobError> {
-        let root = layout::open(path)?.ok_or_else(|| BlobError::NoStore {
-            place: path.display().to_string(),
-        })?;
+        let root = layout::open(path)?.ok_or_else(|| layout::none_at(path))?;
         Self::on(root, path, options)
     }
 
