@@ -156,11 +156,20 @@ impl Folder {
     ///
     /// The operating system's own waiting has no deadline, hence the asking again.
     pub(crate) fn lock(&self, lock: Lock, tries: u32) -> Result<()> {
+        self.lock_where(lock, tries, Self::is_of_several_machines)
+    }
+
+    fn lock_where(
+        &self,
+        lock: Lock,
+        tries: u32,
+        is_of_several_machines: impl FnOnce(&Self) -> bool,
+    ) -> Result<()> {
         let operation = match lock {
             Lock::Shared => FlockOperation::NonBlockingLockShared,
             Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
         };
-        if lock == Lock::Exclusive && self.is_of_several_machines() {
+        if lock == Lock::Exclusive && is_of_several_machines(self) {
             return Err(Errno::OPNOTSUPP);
         }
         for attempt in 0..tries {
@@ -230,6 +239,19 @@ impl Folder {
     pub(crate) fn sync(&self) -> Result<()> {
         happened(|| Step::FolderSynced(inode(&self.0)));
         rustix::fs::fsync(&self.0)
+    }
+
+    /// Waits until the name of this folder itself is on the disk, where the folder above may be opened. One on which a file
+    /// system is mounted has no name in this one.
+    pub(crate) fn sync_name(&self) -> Result<()> {
+        let Ok(above) = self.child("..") else {
+            return Ok(());
+        };
+        if above.own_stat()?.st_dev == self.own_stat()?.st_dev {
+            above.sync()
+        } else {
+            Ok(())
+        }
     }
 
     /// The names in this folder, in no order. One that is not UTF-8, as all of ours are, is there too, altered so
@@ -329,6 +351,23 @@ mod tests {
         // ext4, tmpfs.
         check(0xEF53, false);
         check(0x0102_1994, false);
+    }
+
+    #[test]
+    fn no_lock_is_taken_alone_where_other_machines_do_not_heed_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let check = |lock, is_of_several, expected| {
+            let folder = Folder::open(parent.path()).unwrap();
+            assert_eq!(
+                folder.lock_where(lock, 1, |_| is_of_several),
+                expected,
+                "{lock:?}"
+            );
+        };
+        check(Lock::Exclusive, true, Err(Errno::OPNOTSUPP));
+        check(Lock::Exclusive, false, Ok(()));
+        // Writers need none where nothing is collected.
+        check(Lock::Shared, true, Ok(()));
     }
 
     #[test]

@@ -83,6 +83,11 @@ fn lay_out(path: &Path) -> Result<Folder, BlobError> {
             Folder::create_all(path).map_err(io("create the folder"))?;
             Folder::open(path)
         }
+        Ok(found) => {
+            // Whoever made it may have died before its name was on the disk.
+            found.sync_name().map_err(io("sync the folder above"))?;
+            Ok(found)
+        }
         other => other,
     };
     let root = opened.map_err(io("open the folder"))?;

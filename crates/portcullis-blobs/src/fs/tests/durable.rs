@@ -206,12 +206,20 @@ fn a_tag_is_on_the_disk_before_it_returns() {
 fn a_store_is_on_the_disk_before_it_is_opened() {
     let fixture = Fixture::new();
     let parent = fixture.parent.path();
-    let path = parent.join("deep/er/blobs");
+    let format_of = |path: &Path| FileSynced(fs::metadata(path.join("format")).unwrap().ino());
+
+    // Made by one that died before its name was there.
+    fs::create_dir(fixture.folder()).unwrap();
     taken();
+    drop(fixture.open());
+    let path = fixture.folder();
+    let expected = [synced(parent), format_of(&path), Named, synced(&path)];
+    assert_eq!(taken(), expected);
+
+    let path = parent.join("deep/er/blobs");
     FsStore::open(&path, FsOptions::default()).unwrap();
-    let format = FileSynced(fs::metadata(path.join("format")).unwrap().ino());
     let above = [parent, &parent.join("deep"), &parent.join("deep/er")].map(synced);
-    let expected = above.into_iter().chain([format, Named, synced(&path)]);
+    let expected = above.into_iter().chain([format_of(&path), Named, synced(&path)]);
     assert_eq!(taken(), expected.collect::<Vec<_>>());
     FsStore::open(&path, FsOptions::default()).unwrap();
     assert_eq!(taken(), []);
