@@ -115,10 +115,19 @@ impl Folder {
     /// The file `name`, to read, and what it is. `LOOP` when it is a link. Never waits for the other end of a
     /// pipe.
     pub(crate) fn file(&self, name: &str) -> Result<(File, Stat)> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.0, name, flags, Mode::empty())?;
+        let file = self.open_file(name, OFlags::RDONLY)?;
         let stat = rustix::fs::fstat(&file)?;
-        Ok((File::from(file), stat))
+        Ok((file, stat))
+    }
+
+    /// The file `name`, to be locked alone: NFS grants that only where it is open for writing. `LOOP` when it is a link.
+    pub(crate) fn file_to_lock(&self, name: &str) -> Result<File> {
+        self.open_file(name, OFlags::RDWR)
+    }
+
+    fn open_file(&self, name: &str, access: OFlags) -> Result<File> {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.0, name, flags, Mode::empty()).map(File::from)
     }
 
     /// What `name` is, a link not followed; `None` where there is nothing.
@@ -368,6 +377,18 @@ mod tests {
         check(Lock::Exclusive, false, Ok(()));
         // Writers need none where nothing is collected.
         check(Lock::Shared, true, Ok(()));
+    }
+
+    /// NFS locks nothing alone that is not.
+    #[test]
+    fn a_file_to_be_locked_is_open_for_writing_and_no_link_is_followed() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = Folder::open(parent.path()).unwrap();
+        folder.new_file("file").unwrap();
+        folder.file_to_lock("file").unwrap().write_all(b"x").unwrap();
+        assert_eq!(read(&folder, "file"), "x");
+        rustix::fs::symlinkat("file", &folder.0, "link").unwrap();
+        assert_eq!(folder.file_to_lock("link").unwrap_err(), Errno::LOOP);
     }
 
     #[test]

@@ -109,10 +109,10 @@ impl Drop for TempFile {
 /// name that we give is somebody else's and stays.
 pub(crate) fn clean(folder: &Folder) -> Result<()> {
     for name in folder.names()?.into_iter().filter(|name| is_name(name)) {
-        match folder.file(&name) {
+        match folder.file_to_lock(&name) {
             // The lock is kept until the name is gone: a writer that created the file just now either finds it
             // taken, or finds its file without a name.
-            Ok((file, _)) => {
+            Ok(file) => {
                 if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
                     let _ = folder.remove(&name);
                 }
