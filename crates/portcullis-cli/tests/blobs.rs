@@ -159,7 +159,7 @@ fn what_is_wrong_is_said_with_a_code() {
     std::fs::create_dir_all(folder.join("tmp")).unwrap();
     std::fs::write(folder.join("tmp/precious"), "x").unwrap();
     for command in ["ls", "verify", "gc", "stats"] {
-        refused(command, "there is no blob store");
+        refused(command, "is not a blob store: it holds `tmp/precious`");
     }
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     assert!(folder.join("tmp/precious").exists());
