@@ -197,10 +197,10 @@ impl Folder {
         Err(Errno::WOULDBLOCK)
     }
 
-    /// Whether other machines may have this folder, too, and know nothing of its locks.
+    /// Whether other machines may have this folder, too, and know nothing of its locks; also where it cannot be told.
     fn is_of_several_machines(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return rustix::fs::fstatfs(&self.0).is_ok_and(|found| has_local_locks(found.f_type));
+        return rustix::fs::fstatfs(&self.0).map_or(true, |found| has_local_locks(found.f_type));
         #[cfg(not(target_os = "linux"))]
         false
     }
