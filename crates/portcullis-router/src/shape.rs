@@ -119,7 +119,7 @@ pub struct BlobInfo {
     /// Its name in the store.
     pub blob: BlobRef,
     /// What it is: told from its first bytes where those say so, else as the server declared it. Text that is declared as
-    /// text is that, however it begins.
+    /// text is that, however it begins, unless it begins as a document that is written in text: RTF, PDF, PostScript.
     pub media_type: String,
     /// What the server declared, where that differs; at most 255 characters of it.
     #[serde(skip_serializing_if = "Option::is_none")]

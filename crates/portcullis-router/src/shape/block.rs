@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::{
     BlobInfo, ShapeError, Shaper, base64, find,
     json::{self, Members, ObjectWriter},
+    media,
 };
 use crate::spool::Spooled;
 
@@ -235,19 +236,20 @@ impl<'a> Shaper<'a> {
             name,
             declared,
         } = binary;
-        let (info, extension) = match payload {
+        let (info, sniffed) = match payload {
             Payload::Inline { text, bytes } => {
-                let extension = sniff(&bytes).map(|kind| kind.extension);
+                let sniffed = sniff(&bytes);
                 let info = self.store(bytes, declared.as_deref());
                 self.twins.insert(text, info.blob);
-                (info, extension)
+                (info, sniffed)
             }
             Payload::Spooled(spooled) => {
-                let extension = sniff(spooled.head()).map(|kind| kind.extension);
+                let sniffed = sniff(spooled.head());
                 let info = self.publish(*spooled, declared.as_deref());
-                (info, extension)
+                (info, sniffed)
             }
         };
+        let extension = media::extension(sniffed, &info.media_type);
         let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| {
             let digits: String = info.blob.0.to_string().chars().take(NAME_DIGITS).collect();
             let dot = if extension.is_some() { "." } else { "" };

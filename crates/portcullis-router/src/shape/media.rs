@@ -1,6 +1,6 @@
 //! What kind of content a blob is: what its first bytes say, and what the server said.
 
-use portcullis_blobs::sniff;
+use portcullis_blobs::{MediaType, sniff};
 
 /// The longest media type that is taken for one; RFC 6838 section 4.2 has at most 127 on each side.
 const MAX_MEDIA_TYPE_CHARS: usize = 255;
@@ -66,7 +66,8 @@ pub(super) fn decide(content: &[u8], declared: Option<&str>) -> Media {
     let valid = declared.filter(|declared| is_media_type(declared));
     // Some binary kinds are told from two or three letters, with which words may begin as well.
     let may_be_words = valid.is_some_and(|declared| is_textual(&essence(declared))) && is_text(content);
-    let sniffed = sniff(content).filter(|kind| kind.is_text || !may_be_words);
+    let sniffed =
+        sniff(content).filter(|kind| !may_be_words || kind.is_text || is_written_in_text(kind.name, content));
     let media_type = match (sniffed.map(|kind| kind.name), valid) {
         (Some(sniffed), Some(declared)) if agree(sniffed, &essence(declared)) => declared,
         (Some(sniffed), _) => sniffed,
@@ -92,6 +93,24 @@ pub(super) fn decide_by_head(head: &[u8], size_bytes: u64, declared: Option<&str
         _ => None,
     };
     decide(whole.unwrap_or(head), declared)
+}
+
+/// The usual ending of a file's name, where what was `sniffed` is what was decided on.
+pub(super) fn extension(sniffed: Option<MediaType>, decided: &str) -> Option<&'static str> {
+    let sniffed = sniffed.filter(|kind| agree(kind.name, &essence(decided)));
+    sniffed.map(|kind| kind.extension)
+}
+
+/// Whether `content`, which is text, is `sniffed` all the same. Other binary kinds have bytes near their beginning that
+/// no text has.
+fn is_written_in_text(sniffed: &str, content: &[u8]) -> bool {
+    match sniffed {
+        // Found anywhere in the first KiB, where words may speak of it.
+        "application/pdf" => content.starts_with(b"%PDF-"),
+        "application/postscript" => content.starts_with(b"%!PS"),
+        "application/rtf" | "application/x-unix-archive" => true,
+        _ => false,
+    }
 }
 
 /// Whether content with the first bytes of `sniffed` may well be `declared`.
@@ -258,6 +277,32 @@ mod tests {
         check(b"BMI,weight\n", Some("image/png"), "image/bmp", Some("image/png"));
         check(b"BM\0\x01", Some("text/csv"), "image/bmp", Some("text/csv"));
         check(b"<html>", Some("text/plain"), "text/html", Some("text/plain"));
+    }
+
+    #[test]
+    fn documents_that_are_written_in_text_are_what_they_are() {
+        for (content, kind) in [
+            ("{\\rtf1 words}", "application/rtf"),
+            ("%PDF-1.7\n1 0 obj", "application/pdf"),
+            ("%!PS-Adobe-3.0\nshowpage", "application/postscript"),
+            ("!<arch>\nwords.txt/", "application/x-unix-archive"),
+        ] {
+            let long = format!("{content}{}", "x".repeat(8 << 10));
+            let (content, head) = (content.as_bytes(), &long.as_bytes()[..8 << 10]);
+            check(content, None, kind, None);
+            check(content, Some("text/plain"), kind, Some("text/plain"));
+            let by_head = decide_by_head(head, 1 << 30, Some("text/plain"));
+            assert_eq!(by_head, decide(content, Some("text/plain")), "{kind}");
+        }
+        check(b"{\\rtf1 words}", Some("text/rtf"), "text/rtf", None);
+        // Words about them.
+        check(b"It begins with %PDF-1.7", Some("text/plain"), "text/plain", None);
+        check(
+            b"%! is its first line",
+            Some("text/markdown"),
+            "text/markdown",
+            None,
+        );
     }
 
     /// Wherever the beginning of a text is cut; and half a character at the very end is no text.

@@ -330,6 +330,21 @@ fn a_five_mebibyte_image_goes_to_the_store() {
 }
 
 #[test]
+fn a_made_up_name_has_the_ending_of_the_type_beside_it() {
+    let name_of = |bytes: &[u8], declared: Option<&str>| {
+        let resource = json!({"blob": STANDARD.encode_to_string(bytes), "mimeType": declared});
+        let result = shaped(json!({"content": [{"type": "resource", "resource": resource}]})).result;
+        result["content"][0]["name"].as_str().unwrap().to_owned()
+    };
+    let begins_as_an_image = b"BMI,weight\n21,63\n";
+    assert!(!name_of(begins_as_an_image, Some("text/csv")).contains('.'));
+    assert!(name_of(begins_as_an_image, None).ends_with(".bmp"));
+    assert!(name_of(PNG, Some("text/csv")).ends_with(".png"));
+    let zip = b"PK\x03\x04 and so on";
+    assert!(name_of(zip, Some("application/vnd.acme+zip")).ends_with(".zip"));
+}
+
+#[test]
 fn binary_blocks_that_cannot_be_decoded_stay_and_are_flagged() {
     let raw = concat!(
         r#"{"content":[{"type":"image","mimeType":"image/png"},{"type":"image","data":7},"#,
