@@ -164,8 +164,8 @@ pub enum ShapeError {
          what the call did before you call again"
     )]
     Thread(#[source] std::io::Error),
-    /// A long string of the result is not there.
-    #[error("the tool was called, but a long string of its result was lost: {0}")]
+    /// The result is not there, or a long string of it.
+    #[error("the tool was called, but its result, or a long string of it, was lost: {0}")]
     Lost(String),
 }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, thread, time::Duration};
 
-use portcullis_blobs::{BlobError, BlobStore, Tag};
+use portcullis_blobs::{BlobStore, Tag};
 use portcullis_supervisor::{LongString, RawReply};
 use portcullis_types::ServerId;
 use tokio::{
@@ -102,13 +102,13 @@ impl Shaping {
             };
             thread.spawn(shaping).map_err(ShapeError::Thread)?;
         }
-        shaped.await.map_err(|_| stopping())?
+        shaped.await.map_err(|_| lost("what shaped or stored it"))?
     }
 
     /// Held until what it was taken for is done, also where nobody waits for that any more.
     async fn place(&self, server: &ServerId) -> Result<OwnedSemaphorePermit, ShapeError> {
-        let places = self.places.get(server).ok_or_else(stopping)?;
-        Arc::clone(places).acquire_owned().await.map_err(|_| stopping())
+        let places = self.places.get(server).ok_or_else(no_place)?;
+        Arc::clone(places).acquire_owned().await.map_err(|_| no_place())
     }
 }
 
@@ -148,7 +148,7 @@ async fn gathered(strings: Vec<LongString>) -> Result<Vec<(String, Spooled)>, Sh
     let mut gathered = Vec::with_capacity(strings.len());
     for string in strings {
         let marker = string.marker();
-        let lost = || ShapeError::Lost("the thread that wrote it came to nothing".to_owned());
+        let lost = || lost("the thread that wrote it");
         let outcome = string.spooled().await.ok_or_else(lost)?;
         let outcome = outcome.into_any().downcast::<Outcome>().map_err(|_| lost())?;
         gathered.push((marker, outcome.0?));
@@ -158,8 +158,13 @@ async fn gathered(strings: Vec<LongString>) -> Result<Vec<(String, Spooled)>, Sh
 
 const LATE: ShapeError = ShapeError::Late { after: WITHIN };
 
-fn stopping() -> ShapeError {
-    ShapeError::Store(BlobError::NoRuntime)
+/// For where `worker` panicked, or went with the runtime.
+fn lost(worker: &str) -> ShapeError {
+    ShapeError::Lost(format!("{worker} came to nothing"))
+}
+
+fn no_place() -> ShapeError {
+    ShapeError::Lost("its server has no place in this hub".to_owned())
 }
 
 #[cfg(test)]

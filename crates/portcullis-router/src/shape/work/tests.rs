@@ -151,6 +151,24 @@ async fn large_results_of_one_server_do_not_hold_up_another() {
     assert_eq!(gated.most_waiting(), AT_ONCE);
 }
 
+/// A store that panics costs one result, whose call says that it was carried out.
+#[tokio::test]
+async fn where_the_work_on_a_result_panics_the_call_is_said_to_be_done() {
+    let store: Arc<dyn BlobStore> = Arc::new(OddStore::new(|_| panic!("this store comes to grief")));
+    let (shaping, a) = (shaping(&store), server("a"));
+    for text_bytes in [0, LARGE_BYTES] {
+        // More than there are places for.
+        for _ in 0..=AT_ONCE {
+            let shaped = shaping.shape(&a, pictures(QUICK, 0..1, text_bytes));
+            let told = timeout(PATIENCE, shaped).await.unwrap().unwrap_err().to_string();
+            assert_eq!(
+                told,
+                "the tool was called, but its result, or a long string of it, was lost: what shaped or stored it came to nothing"
+            );
+        }
+    }
+}
+
 /// Nothing is stored for a caller that has gone but what was on its way already.
 #[tokio::test]
 async fn a_result_that_nobody_waits_for_is_stored_no_further() {
