@@ -23,9 +23,19 @@ use crate::{
 /// than a millisecond.
 const LARGE_BYTES: usize = 512 << 10;
 
-/// How many results of one server go to the store at a time, or are shaped on threads of their own. What hangs there
-/// keeps its place, and with it a thread, until it is done; other servers have theirs.
-const AT_ONCE: usize = 8;
+/// How many results of one server go to the store at a time. What hangs there keeps its place, and with it a thread where
+/// it has one, until it is done; other servers have theirs.
+const AT_ONCE: u32 = 8;
+
+/// How many of those places a large result takes, which has a thread of its own.
+const PLACES_OF_LARGE: u32 = 2;
+
+/// How many large results of a hub are looked through at a time: for each, its text and what it becomes lie in memory
+/// together, some 200 MiB at worst. Nothing is put into the store meanwhile, and nothing waits for one of its locks.
+const LOOKED_THROUGH: usize = 8;
+
+// One server's cannot fill the hub.
+const _: () = assert!((AT_ONCE / PLACES_OF_LARGE) as usize <= LOOKED_THROUGH / 2);
 
 /// How long a result may take that is there: several times as long as a store waits for its locks, and the gigabytes of
 /// a picture are on the disk by then. The call's own time is over when its reply comes.
@@ -35,6 +45,8 @@ const WITHIN: Duration = Duration::from_secs(120);
 pub(crate) struct Shaping {
     keeper: Keeper,
     places: HashMap<ServerId, Arc<Semaphore>>,
+    /// Taken after a place, and given back before anything is stored.
+    looked_through: Arc<Semaphore>,
 }
 
 /// Where results go and how they are kept there.
@@ -56,10 +68,11 @@ impl Shaping {
         options: ShapeOptions,
         tag: Option<BlobTag>,
     ) -> Self {
-        let places = |server: &ServerId| (server.clone(), Arc::new(Semaphore::new(AT_ONCE)));
+        let places = |server: &ServerId| (server.clone(), Arc::new(Semaphore::new(AT_ONCE as usize)));
         Self {
             keeper: Keeper { store, options, tag },
             places: servers.map(places).collect(),
+            looked_through: Arc::new(Semaphore::new(LOOKED_THROUGH)),
         }
     }
 
@@ -79,7 +92,7 @@ impl Shaping {
                 // A store that hangs is none of its business.
                 return unstored.store(keeper.store.as_ref(), || Ok(())).await;
             }
-            let place = self.place(server).await?;
+            let place = self.place(server, 1).await?;
             tokio::spawn(async move {
                 let result = keeper.keep(unstored, &caller).await;
                 drop(place);
@@ -87,16 +100,19 @@ impl Shaping {
             });
         } else {
             let strings = gathered(reply.strings).await?;
-            let place = self.place(server).await?;
+            let place = self.place(server, PLACES_OF_LARGE).await?;
+            let looked_through = Arc::clone(&self.looked_through).acquire_owned().await;
+            let looked_through = looked_through.map_err(|_| no_place())?;
             let (json, runtime) = (reply.json, Handle::current());
             // None of the runtime's: it waits for the store, which needs one of those, and a host may have few of them.
             let thread = thread::Builder::new().name("large result".to_owned());
             let shaping = move || {
                 let mut spools = Spools::new(strings);
-                let result = spools
+                let unstored = spools
                     .prepare(json)
-                    .and_then(|json| replace(&json, spools, &options))
-                    .and_then(|unstored| runtime.block_on(keeper.keep(unstored, &caller)));
+                    .and_then(|json| replace(&json, spools, &options));
+                drop(looked_through);
+                let result = unstored.and_then(|unstored| runtime.block_on(keeper.keep(unstored, &caller)));
                 drop(place);
                 let _ = caller.send(result);
             };
@@ -106,9 +122,9 @@ impl Shaping {
     }
 
     /// Held until what it was taken for is done, also where nobody waits for that any more.
-    async fn place(&self, server: &ServerId) -> Result<OwnedSemaphorePermit, ShapeError> {
-        let places = self.places.get(server).ok_or_else(no_place)?;
-        Arc::clone(places).acquire_owned().await.map_err(|_| no_place())
+    async fn place(&self, server: &ServerId, places: u32) -> Result<OwnedSemaphorePermit, ShapeError> {
+        let all = Arc::clone(self.places.get(server).ok_or_else(no_place)?);
+        all.acquire_many_owned(places).await.map_err(|_| no_place())
     }
 }
 

@@ -8,6 +8,8 @@ use super::{odd_store::OddStore, *};
 use crate::shape::shape;
 
 const PATIENCE: Duration = Duration::from_secs(30);
+const SMALL_AT_ONCE: usize = AT_ONCE as usize;
+const LARGE_AT_ONCE: usize = (AT_ONCE / PLACES_OF_LARGE) as usize;
 const SLOW: &[u8] = b"slow";
 const QUICK: &[u8] = b"quick";
 
@@ -94,11 +96,11 @@ async fn a_store_that_hangs_fails_results_in_time_and_no_other_servers() {
     let (gated, store) = gated();
     let (shaping, a, b) = (shaping(&store), server("a"), server("b"));
     let began = tokio::time::Instant::now();
-    let slow = (0..3 * AT_ONCE).map(|number| shaping.shape(&a, pictures(SLOW, number..number + 1, 0)));
+    let slow = (0..3 * SMALL_AT_ONCE).map(|number| shaping.shape(&a, pictures(SLOW, number..number + 1, 0)));
     let mut slow = Box::pin(join_all(slow));
     assert!(poll!(&mut slow).is_pending());
     quiet().await;
-    assert_eq!(gated.waiting(), AT_ONCE);
+    assert_eq!(gated.waiting(), SMALL_AT_ONCE);
     shaping
         .shape(&a, pictures(SLOW, 0..0, 1_000))
         .now_or_never()
@@ -117,7 +119,7 @@ async fn a_store_that_hangs_fails_results_in_time_and_no_other_servers() {
     assert_eq!(began.elapsed(), WITHIN);
     // What hangs keeps its place, so that there is never more of it.
     quiet().await;
-    assert_eq!(gated.most_waiting(), AT_ONCE);
+    assert_eq!(gated.most_waiting(), SMALL_AT_ONCE);
     gated.open();
     shaping.shape(&a, pictures(SLOW, 0..1, 0)).await.unwrap();
 }
@@ -127,20 +129,20 @@ async fn a_store_that_hangs_fails_results_in_time_and_no_other_servers() {
 async fn large_results_of_one_server_do_not_hold_up_another() {
     let (gated, store) = gated();
     let (shaping, a, b) = (shaping(&store), server("a"), server("b"));
-    let slow =
-        (0..3 * AT_ONCE).map(|number| shaping.shape(&a, pictures(SLOW, number..number + 1, LARGE_BYTES)));
+    let slow = (0..3 * LARGE_AT_ONCE)
+        .map(|number| shaping.shape(&a, pictures(SLOW, number..number + 1, LARGE_BYTES)));
     let mut slow = Box::pin(join_all(slow));
     let all_there = poll_fn(|context| {
         assert!(slow.poll_unpin(context).is_pending());
         context.waker().wake_by_ref();
-        if gated.waiting() < AT_ONCE {
+        if gated.waiting() < LARGE_AT_ONCE {
             Poll::Pending
         } else {
             Poll::Ready(())
         }
     });
     timeout(PATIENCE, all_there).await.unwrap();
-    for number in 0..AT_ONCE {
+    for number in 0..LARGE_AT_ONCE {
         let quick = shaping.shape(&b, pictures(QUICK, number..number + 1, LARGE_BYTES));
         assert_eq!(timeout(PATIENCE, quick).await.unwrap().unwrap().blobs.len(), 2);
     }
@@ -148,7 +150,64 @@ async fn large_results_of_one_server_do_not_hold_up_another() {
     for shaped in timeout(PATIENCE, slow).await.unwrap() {
         assert_eq!(shaped.unwrap().blobs.len(), 2);
     }
-    assert_eq!(gated.most_waiting(), AT_ONCE);
+    assert_eq!(gated.most_waiting(), LARGE_AT_ONCE);
+}
+
+/// However many servers there are, and though all of them have places: memory is the hub's.
+#[tokio::test]
+async fn large_results_of_all_servers_share_the_memory_for_looking_through() {
+    let store: Arc<dyn BlobStore> = Arc::new(MemStore::default());
+    let (shaping, a, b) = (shaping(&store), server("a"), server("b"));
+    let memory = &shaping.looked_through;
+    let mut others = Vec::new();
+    for _ in 0..LOOKED_THROUGH {
+        others.push(memory.acquire().now_or_never().unwrap().unwrap());
+    }
+    let large = [&a, &b].map(|server| shaping.shape(server, pictures(QUICK, 0..1, LARGE_BYTES)));
+    let mut large = Box::pin(join_all(large));
+    assert!(poll!(&mut large).is_pending());
+    // What is small takes none of it.
+    let small = shaping.shape(&a, pictures(QUICK, 1..2, 0));
+    timeout(PATIENCE, small).await.unwrap().unwrap();
+
+    // The next two rooms are theirs, until they are looked through.
+    let mut next = Box::pin(memory.acquire());
+    assert!(poll!(&mut next).is_pending());
+    others.truncate(LOOKED_THROUGH - 2);
+    assert!(poll!(&mut next).is_pending());
+    for shaped in timeout(PATIENCE, large).await.unwrap() {
+        assert_eq!(shaped.unwrap().blobs.len(), 2);
+    }
+    assert!(poll!(&mut next).is_ready());
+}
+
+/// With as many servers as it takes for all to hang that the hub looks through at a time, and one more.
+#[tokio::test]
+async fn what_hangs_in_the_store_takes_none_of_that_memory() {
+    let (gated, store) = gated();
+    let names: Vec<ServerId> = (0..=LOOKED_THROUGH / LARGE_AT_ONCE)
+        .map(|number| server(&format!("s{number}")))
+        .collect();
+    let shaping = Shaping::new(names.iter(), store, ShapeOptions::default(), None);
+    let (last, hanging) = names.split_last().unwrap();
+    let slow = hanging.iter().flat_map(|server| {
+        let pictures = |number| pictures(SLOW, number..number + 1, LARGE_BYTES);
+        (0..LARGE_AT_ONCE).map(move |number| (server, pictures(number)))
+    });
+    let slow = slow.map(|(server, reply)| shaping.shape(server, reply));
+    let mut slow = Box::pin(join_all(slow));
+    let all_there = poll_fn(|context| {
+        assert!(slow.poll_unpin(context).is_pending());
+        context.waker().wake_by_ref();
+        if gated.waiting() < LOOKED_THROUGH {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    });
+    timeout(PATIENCE, all_there).await.unwrap();
+    let quick = shaping.shape(last, pictures(QUICK, 0..1, LARGE_BYTES));
+    timeout(PATIENCE, quick).await.unwrap().unwrap();
 }
 
 /// A store that panics costs one result, whose call says that it was carried out.
@@ -158,7 +217,7 @@ async fn where_the_work_on_a_result_panics_the_call_is_said_to_be_done() {
     let (shaping, a) = (shaping(&store), server("a"));
     for text_bytes in [0, LARGE_BYTES] {
         // More than there are places for.
-        for _ in 0..=AT_ONCE {
+        for _ in 0..=SMALL_AT_ONCE {
             let shaped = shaping.shape(&a, pictures(QUICK, 0..1, text_bytes));
             let told = timeout(PATIENCE, shaped).await.unwrap().unwrap_err().to_string();
             assert_eq!(
@@ -189,7 +248,7 @@ async fn a_result_that_nobody_waits_for_is_stored_no_further() {
         drop(shaped);
         gated.open();
         let places = Arc::clone(&shaping.places[&a]);
-        let done = places.acquire_many_owned(u32::try_from(AT_ONCE).unwrap());
+        let done = places.acquire_many_owned(AT_ONCE);
         let _all = timeout(PATIENCE, done).await.unwrap().unwrap();
         // A reply that is spilled goes first.
         let expected = if text_bytes == 0 { 1 } else { 2 };
