@@ -223,7 +223,9 @@ fn a_tag_is_let_go() {
             .check(&["untag", "kept"], 1)
             .contains("no tag is called `kept`")
     );
-    fixture.check(&["untag", "keep", &loose], 1);
+    // It is on another.
+    let told = fixture.check(&["untag", "keep", &loose], 1);
+    assert!(told.contains(&format!("no tag `keep` is on `{loose}`")), "{told}");
     assert!(
         fixture
             .check(&["untag", "no/name"], 2)

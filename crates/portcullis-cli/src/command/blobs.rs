@@ -310,8 +310,11 @@ enum Refused {
     TooLarge {
         limit_bytes: u64,
     },
-    /// Nothing is kept under that name.
-    NoTag(TagName),
+    /// Nothing is kept under that name, or not the blob that was named.
+    NoTag {
+        name: TagName,
+        blob: Option<BlobRef>,
+    },
 }
 
 impl From<BlobError> for Refused {
@@ -335,8 +338,19 @@ impl Refused {
                 ),
                 ExitStatus::Usage,
             ),
-            Self::NoTag(name) => (
-                format!("no tag is called `{name}`: `portcullis blobs ls` shows those that there are"),
+            Self::NoTag {
+                name,
+                blob: Some(blob),
+            } => (
+                format!(
+                    "no tag `{name}` is on `{blob}`: `portcullis blobs ls` shows the tags of each blob that is there"
+                ),
+                ExitStatus::Failed,
+            ),
+            Self::NoTag { name, blob: None } => (
+                format!(
+                    "no tag is called `{name}`: `portcullis blobs ls` shows the tags of each blob that is there"
+                ),
                 ExitStatus::Failed,
             ),
         };

@@ -16,7 +16,7 @@ pub(super) async fn run(
     let store = arguments.open()?;
     let untagged = store.untag(name.clone(), blob).await?;
     if untagged == 0 {
-        return Err(Refused::NoTag(name));
+        return Err(Refused::NoTag { name, blob });
     }
     match arguments.format {
         Format::Json => output::json(&UntaggedLine {
