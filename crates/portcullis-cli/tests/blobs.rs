@@ -242,13 +242,14 @@ fn verify_names_what_is_damaged() {
     assert!(
         fixture
             .check(&["verify"], 0)
-            .contains("2 blobs (27 B) are what their names say; 0 are not")
+            .contains("2 blobs (27 B) are what their names say; 0 are not, and 0 could not be read")
     );
     std::fs::write(fixture.file(fixture.loose), "%PDF-1.7 wrong").unwrap();
     let loose = fixture.loose.to_string();
     let report = &fixture.json(&["verify"], 1)[0];
     assert_eq!(report["verified"], 1);
     assert_eq!(report["damaged"][0]["blob"], loose);
+    assert_eq!(report["unread"], json!([]));
     // It was set aside, so now it is missing; the other one is still good.
     assert!(
         fixture

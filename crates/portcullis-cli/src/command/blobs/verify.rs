@@ -2,17 +2,33 @@
 
 use super::*;
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct VerifiedLine {
     verified: u64,
     size_bytes: u64,
-    damaged: Vec<DamagedLine>,
+    /// Those that are not what their names say, or not there.
+    damaged: Vec<FailedLine>,
+    /// Those of which that is not known.
+    unread: Vec<FailedLine>,
 }
 
 #[derive(Serialize)]
-struct DamagedLine {
+struct FailedLine {
     blob: BlobRef,
     error: String,
+}
+
+impl VerifiedLine {
+    fn failed(&mut self, blob: BlobRef, error: &BlobError) {
+        let line = FailedLine {
+            blob,
+            error: output::chain(error),
+        };
+        match error {
+            BlobError::Corrupt { .. } | BlobError::NotFound(_) => self.damaged.push(line),
+            _ => self.unread.push(line),
+        }
+    }
 }
 
 pub(super) async fn run(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Result<ExitStatus, Refused> {
@@ -26,18 +42,18 @@ pub(super) async fn run(arguments: &StoreArguments, wanted: Vec<BlobRef>) -> Res
     match arguments.format {
         Format::Json => output::json(&line),
         Format::Text => {
-            line.damaged
-                .iter()
-                .for_each(|damaged| output::error(&damaged.error));
+            let failed = line.damaged.iter().chain(&line.unread);
+            failed.for_each(|failed| output::error(&failed.error));
             output::line(&format!(
-                "{} blobs ({}) are what their names say; {} are not",
+                "{} blobs ({}) are what their names say; {} are not, and {} could not be read",
                 line.verified,
                 bytes(line.size_bytes),
-                line.damaged.len()
+                line.damaged.len(),
+                line.unread.len()
             ));
         }
     }
-    Ok(if line.damaged.is_empty() {
+    Ok(if line.damaged.is_empty() && line.unread.is_empty() {
         ExitStatus::Done
     } else {
         ExitStatus::Failed
@@ -51,11 +67,7 @@ async fn verify_all(
     is_named: bool,
     shown: &Progress,
 ) -> VerifiedLine {
-    let mut line = VerifiedLine {
-        verified: 0,
-        size_bytes: 0,
-        damaged: Vec::new(),
-    };
+    let mut line = VerifiedLine::default();
     for (blob, size_bytes) in blobs {
         match verify_one(store, blob, size_bytes, shown).await {
             Ok(size_bytes) => {
@@ -63,10 +75,7 @@ async fn verify_all(
                 line.size_bytes += size_bytes;
             }
             Err(BlobError::NotFound(_)) if !is_named => {}
-            Err(error) => line.damaged.push(DamagedLine {
-                blob,
-                error: output::chain(&error),
-            }),
+            Err(error) => line.failed(blob, &error),
         }
     }
     line
@@ -162,5 +171,36 @@ mod tests {
                 assert_eq!((line.verified, line.damaged.len()), (1, damaged), "{is_named}");
             }
         });
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_said_to_be_damaged() {
+        let blob: BlobRef = format!("blob:blake3:{}", "0".repeat(64)).parse().unwrap();
+        let place = || "/blobs".to_owned();
+        let source = || std::io::Error::from(std::io::ErrorKind::Other);
+        let mut line = VerifiedLine::default();
+        let corrupt = BlobError::Corrupt {
+            blob,
+            why: "it is shorter".to_owned(),
+        };
+        line.failed(blob, &corrupt);
+        assert_eq!((line.damaged.len(), line.unread.len()), (1, 0));
+        for error in [
+            BlobError::Forbidden {
+                action: "read",
+                place: place(),
+                source: source(),
+            },
+            BlobError::Io {
+                action: "read",
+                place: place(),
+                source: source(),
+            },
+            BlobError::Busy { place: place() },
+        ] {
+            line.unread.clear();
+            line.failed(blob, &error);
+            assert_eq!((line.damaged.len(), line.unread.len()), (1, 1), "{error}");
+        }
     }
 }
