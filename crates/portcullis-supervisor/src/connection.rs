@@ -328,6 +328,8 @@ impl InFlight<'_> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
+        // Telling the server may take a while, or fail. That nobody waits is so from now on.
+        self.ticket.give_up();
         // Withdrawn, the server never sees the call, so there is nothing to cancel.
         if self.is_over || self.ticket.withdraw() {
             return;

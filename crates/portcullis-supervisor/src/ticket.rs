@@ -24,6 +24,7 @@ pub(crate) struct Ticket {
     state: AtomicU8,
     fault: OnceLock<WireFault>,
     lost_session: AtomicBool,
+    given_up: AtomicBool,
     /// What left the reply on its way up.
     strings: Mutex<Vec<LongString>>,
     /// When the server last told of progress.
@@ -105,6 +106,16 @@ impl Ticket {
             .compare_exchange(QUEUED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
             || self.state.load(Ordering::Acquire) == WITHDRAWN
+    }
+
+    /// Nobody waits for the reply any more, whatever the server is told and when.
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+    }
+
+    /// Whether that is so.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
     }
 
     /// The long strings of the reply, which comes next.

@@ -74,6 +74,13 @@ impl OnItsWay {
     }
 }
 
+impl Waiting {
+    /// Whether its caller is known to be gone. A subscription has none.
+    fn is_given_up(&self) -> bool {
+        self.ticket.as_ref().is_some_and(|ticket| ticket.is_given_up())
+    }
+}
+
 impl Outstanding {
     pub(crate) fn counting(counters: Arc<WireCounters>, params: Arc<ParamCache>) -> Self {
         Self {
@@ -165,21 +172,26 @@ impl Outstanding {
                 .is_some_and(|number| is_retired(&RequestId::Number(number)))
     }
 
-    /// Whether `asked` is the only request that waits, subscriptions aside: then it can be blamed for a reply that
+    /// Whether `asked` is the only request that somebody waits for, subscriptions aside: then it can be blamed for a reply that
     /// names none.
     pub(crate) fn is_alone(&self, asked: &RequestId) -> bool {
         let all = self.lock();
-        let mut others = all.waiting.iter().filter(|(_, waiting)| !waiting.subscribes);
+        let mut others = all
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| !waiting.subscribes && !waiting.is_given_up());
         others.next().is_some_and(|(id, _)| id == asked) && others.next().is_none()
     }
 
-    /// Whether somebody waits for a reply now, subscriptions aside. A request that was given up without a word is not
-    /// known as such.
+    /// Whether somebody waits for a reply now, subscriptions aside. Of what is no call it is not always known that nobody
+    /// does any more.
     pub(crate) fn awaits(&self) -> bool {
         let now = Instant::now();
         let all = self.lock();
         let mut waiting = all.waiting.iter().map(|(_, waiting)| waiting);
-        waiting.any(|waiting| !waiting.subscribes && waiting.until.is_none_or(|until| now < until))
+        waiting.any(|waiting| {
+            !waiting.subscribes && !waiting.is_given_up() && waiting.until.is_none_or(|until| now < until)
+        })
     }
 
     /// Takes a request by its own id.
@@ -273,8 +285,8 @@ fn is_raw(request: &ClientRequest) -> bool {
 mod tests {
     use super::*;
     use rmcp::model::{
-        ListToolsRequest, PingRequest, SubscriptionFilter, SubscriptionsListenRequest,
-        SubscriptionsListenRequestParams,
+        CallToolRequest, CallToolRequestParams, ListToolsRequest, PingRequest, SubscriptionFilter,
+        SubscriptionsListenRequest, SubscriptionsListenRequestParams,
     };
 
     fn note(all: &Outstanding, request: ClientRequest, id: i64) {
@@ -355,6 +367,17 @@ mod tests {
         assert!(all.is_alone(&RequestId::Number(2)));
         assert!(all.awaits());
         all.forget(&RequestId::Number(2));
+        assert!(!all.awaits());
+        // A call whose caller is gone waits for nobody, whether or not the server was told.
+        let ticket = Arc::<Ticket>::default();
+        let mut call = CallToolRequest::new(CallToolRequestParams::new("t"));
+        call.extensions.insert(Arc::clone(&ticket));
+        note(&all, ClientRequest::CallToolRequest(call), 4);
+        note(&all, ClientRequest::PingRequest(PingRequest::default()), 5);
+        assert!(!all.is_alone(&RequestId::Number(5)));
+        ticket.give_up();
+        assert!(all.is_alone(&RequestId::Number(5)));
+        all.forget(&RequestId::Number(5));
         assert!(!all.awaits());
         // Sent once more, it waits again.
         note(&all, ClientRequest::PingRequest(PingRequest::default()), 1);

@@ -41,6 +41,7 @@ mod strays;
 mod streams;
 mod strings;
 mod supervised;
+mod waiting;
 
 /// A server that answers each request with what `answer` says of it, and closes.
 struct Server {

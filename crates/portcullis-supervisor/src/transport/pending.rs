@@ -65,12 +65,15 @@ impl Pending {
         state.take(&id)
     }
 
-    /// Whether somebody waits for a reply now. A request that was given up without a word is not known as such.
+    /// Whether somebody waits for a reply now. Of what is no call it is not always known that nobody does any more.
     pub(super) fn awaits(&self) -> bool {
         let now = Instant::now();
         let state = self.lock();
         let mut waiting = state.waiting.values();
-        waiting.any(|request| request.answers && request.until.is_none_or(|until| now < until))
+        waiting.any(|request| {
+            let is_given_up = request.ticket.as_ref().is_some_and(|ticket| ticket.is_given_up());
+            request.answers && !is_given_up && request.until.is_none_or(|until| now < until)
+        })
     }
 
     /// Whether somebody waited for `id` not long ago.
@@ -174,6 +177,17 @@ mod tests {
         );
         assert!(pending.awaits());
         tokio::time::advance(Duration::from_secs(3)).await;
+        assert!(!pending.awaits());
+        let ticket = Arc::<Ticket>::default();
+        pending.insert(
+            RequestId::Number(3),
+            PendingRequest {
+                ticket: Some(Arc::clone(&ticket)),
+                ..request(true)
+            },
+        );
+        assert!(pending.awaits());
+        ticket.give_up();
         assert!(!pending.awaits());
     }
 }

@@ -30,7 +30,7 @@ fn spooling(shelf: &Arc<Shelf>) -> HttpTerms {
     }
 }
 
-fn long(letter: char) -> String {
+pub(super) fn long(letter: char) -> String {
     String::from(letter).repeat(100_000)
 }
 
@@ -61,7 +61,7 @@ fn events(messages: &[&str]) -> String {
 }
 
 /// Nobody holds any string any more. Its thread may still be on its way to drop one.
-async fn assert_none_is_left(shelf: &Shelf) {
+pub(super) async fn assert_none_is_left(shelf: &Shelf) {
     let gone = async {
         while shelf.there.load(Ordering::SeqCst) > 0 {
             tokio::task::yield_now().await;

@@ -32,8 +32,32 @@ impl Hub {
         protocol: Protocol,
         change: impl FnOnce(&mut SupervisorOptions),
     ) -> Self {
+        Self::within(http, protocol, Timeouts::uniform(Duration::from_secs(5)), change).await
+    }
+
+    /// Of a server whose calls may take an hour.
+    pub(super) async fn patient(
+        http: HttpSpec,
+        protocol: Protocol,
+        change: impl FnOnce(&mut SupervisorOptions),
+    ) -> Self {
+        let hour = Duration::from_secs(3_600);
+        let timeouts = Timeouts {
+            call: hour,
+            call_max: hour,
+            ..Timeouts::uniform(Duration::from_secs(5))
+        };
+        Self::within(http, protocol, timeouts, change).await
+    }
+
+    async fn within(
+        http: HttpSpec,
+        protocol: Protocol,
+        timeouts: Timeouts,
+        change: impl FnOnce(&mut SupervisorOptions),
+    ) -> Self {
         let spec = ServerSpec {
-            timeouts: Timeouts::uniform(Duration::from_secs(5)),
+            timeouts,
             protocol,
             ..ServerSpec::new("s".parse().unwrap(), http)
         };
