@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use http::{HeaderMap, HeaderValue};
 use serde::{
     Deserializer,
-    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -14,14 +14,28 @@ use super::ParamHeaders;
 /// The headers that `text`, the JSON text of a call's arguments, becomes.
 pub(super) fn headers(wanted: &ParamHeaders, text: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    let walk = Members {
-        wanted,
-        headers: &mut headers,
-    };
-    match walk.deserialize(&mut serde_json::Deserializer::from_str(text)) {
+    match walk(wanted, text, &mut headers) {
         Ok(()) => headers,
         // What cannot be read to its end says nothing for sure.
         Err(_) => HeaderMap::new(),
+    }
+}
+
+/// Goes through the members of `text`, JSON text. Whatever is no object has none.
+fn walk(wanted: &ParamHeaders, text: &str, headers: &mut HeaderMap) -> serde_json::Result<()> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(());
+    }
+    serde_json::Deserializer::from_str(text).deserialize_map(Members { wanted, headers })
+}
+
+/// Of two members with one name the later one counts, also where it becomes no header.
+fn clear(wanted: &ParamHeaders, headers: &mut HeaderMap) {
+    if let Some(header) = &wanted.header {
+        headers.remove(header);
+    }
+    for below in wanted.below.values() {
+        clear(below, headers);
     }
 }
 
@@ -29,14 +43,6 @@ pub(super) fn headers(wanted: &ParamHeaders, text: &str) -> HeaderMap {
 struct Members<'w, 'h> {
     wanted: &'w ParamHeaders,
     headers: &'h mut HeaderMap,
-}
-
-impl<'de> DeserializeSeed<'de> for Members<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
 }
 
 impl<'de> Visitor<'de> for Members<'_, '_> {
@@ -48,57 +54,22 @@ impl<'de> Visitor<'de> for Members<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(wanted) = map.next_key_seed(Key(self.wanted))? {
-            match wanted {
-                None => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-                Some(ParamHeaders {
-                    header: Some(header), ..
-                }) => {
-                    // As it stands there: what was decided on is what a header says, so nothing is rounded, and no
-                    // member is taken for the text in it.
-                    let value = map.next_value::<&RawValue>()?;
-                    if let Some(value) = header_value(value.get()) {
-                        self.headers.insert(header, value);
-                    }
-                }
-                Some(wanted) => map.next_value_seed(Members {
-                    wanted,
-                    headers: self.headers,
-                })?,
+            let Some(wanted) = wanted else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            // As it stands there: what was decided on is what a header says, so nothing is rounded, no member is taken for
+            // the text in it, and a number that fits nowhere costs no other header.
+            let value = map.next_value::<&RawValue>()?.get();
+            clear(wanted, self.headers);
+            let Some(header) = &wanted.header else {
+                walk(wanted, value, self.headers).map_err(A::Error::custom)?;
+                continue;
+            };
+            if let Some(value) = header_value(value) {
+                self.headers.insert(header, value);
             }
         }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(())
-    }
-
-    // Whatever else stands there has no members.
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
         Ok(())
     }
 }

@@ -217,6 +217,18 @@ fn values_go_out_as_they_are_or_in_base64() {
             r#"{"n":123456789012345678901234567890, "s" : "\u0061\"" }"#,
             vec!["mcp-param-n: 123456789012345678901234567890", "mcp-param-s: a\""],
         ),
+        // What becomes no header costs none of the others.
+        (r#"{"s":"eu","o":1e999}"#, vec!["mcp-param-s: eu"]),
+        (
+            r#"{"o":{"b":true,"x":1e999,"y":{"z":-1e999}},"s":"eu"}"#,
+            vec!["mcp-param-b: true", "mcp-param-s: eu"],
+        ),
+        (r#"{"s":"eu","o":[1e999]}"#, vec!["mcp-param-s: eu"]),
+        // Of two with one name the later one counts.
+        (r#"{"s":"a","s":null}"#, vec![]),
+        (r#"{"s":"a","s":"b"}"#, vec!["mcp-param-s: b"]),
+        (r#"{"o":{"b":true},"o":{}}"#, vec![]),
+        (r#"{"o":{"b":true},"o":null}"#, vec![]),
         // What the JSON library would take for the text in it, and the server does not.
         (r#"{"s":{"$serde_json::private::RawValue":"\"x\""}}"#, vec![]),
         (r#"{"$serde_json::private::RawValue":"{\"s\":\"x\"}"}"#, vec![]),
