@@ -273,9 +273,10 @@ impl EgressError {
     }
 }
 
-/// The start of a word of the server's.
+/// The start of a word of the server's. Nothing is left out of it: what stood on both sides would be read as one.
 fn short(word: &str) -> String {
-    word.chars().filter(char::is_ascii_graphic).take(32).collect()
+    let printable = |c: char| if c.is_ascii_graphic() { c } else { '?' };
+    word.chars().map(printable).take(32).collect()
 }
 
 fn through(proxy: &Option<String>) -> String {
@@ -294,4 +295,19 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = current.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is taken for two words, and so for no secret, is not told as one.
+    #[test]
+    fn no_character_of_a_servers_is_left_out() {
+        let error = EgressError::UnknownEncoding {
+            host: "http://a.test:80".to_owned(),
+            name: "s3cret-\u{fffd} canary".to_owned(),
+        };
+        assert!(error.to_string().contains("`s3cret-??canary`"), "{error}");
+    }
 }

@@ -34,6 +34,19 @@ pub struct EgressRecord {
     pub outcome: EgressOutcome,
 }
 
+impl EgressRecord {
+    /// What of it a server may have chosen. Rule and proxy are the user's own.
+    fn words(&mut self) -> Vec<&mut String> {
+        let mut words = match &mut self.outcome {
+            EgressOutcome::Allowed => Vec::new(),
+            EgressOutcome::Refused(refusal) => refusal.words(),
+            EgressOutcome::Failed(why) => vec![why],
+        };
+        words.push(&mut self.target);
+        words
+    }
+}
+
 /// A way out that the rules allow.
 pub(crate) struct Way {
     pub(crate) target: String,
@@ -78,7 +91,12 @@ pub struct EgressCounters {
 /// # Ok::<(), portcullis_egress::EgressError>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct EgressLog(Arc<Records>);
+pub struct EgressLog {
+    records: Arc<Records>,
+    shown: Option<Arc<Shown>>,
+}
+
+type Shown = dyn Fn(&str) -> String + Send + Sync;
 
 #[derive(Default)]
 struct Records {
@@ -95,26 +113,38 @@ impl EgressLog {
     /// Tells `observer`. It is called in the middle of a request, and must not wait.
     #[must_use]
     pub fn new(observer: impl Fn(EgressRecord) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Records {
-            observer: Some(Box::new(observer)),
-            ..Records::default()
-        }))
+        Self {
+            records: Arc::new(Records {
+                observer: Some(Box::new(observer)),
+                ..Records::default()
+            }),
+            shown: None,
+        }
+    }
+
+    /// The same log, which tells what a server may have said, such as a place that it redirected to, as `shown` gives it.
+    #[must_use]
+    pub fn showing(&self, shown: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self {
+            records: Arc::clone(&self.records),
+            shown: Some(Arc::new(shown)),
+        }
     }
 
     /// What has been done so far.
     #[must_use]
     pub fn counters(&self) -> EgressCounters {
         EgressCounters {
-            requests: self.0.requests.load(Ordering::Relaxed),
-            connections: self.0.connections.load(Ordering::Relaxed),
-            refused: self.0.refused.load(Ordering::Relaxed),
-            failed: self.0.failed.load(Ordering::Relaxed),
+            requests: self.records.requests.load(Ordering::Relaxed),
+            connections: self.records.connections.load(Ordering::Relaxed),
+            refused: self.records.refused.load(Ordering::Relaxed),
+            failed: self.records.failed.load(Ordering::Relaxed),
         }
     }
 
     /// The rules did not allow `target`.
     pub(crate) fn refused(&self, target: String, refusal: &Refusal) {
-        self.0.refused.fetch_add(1, Ordering::Relaxed);
+        self.records.refused.fetch_add(1, Ordering::Relaxed);
         self.tell(|| EgressRecord {
             target,
             rule: None,
@@ -126,7 +156,7 @@ impl EgressLog {
 
     /// The rules allowed this way out: what becomes of it is told by what comes back.
     pub(crate) fn begin(&self, way: Way) -> Attempt<'_> {
-        self.0.requests.fetch_add(1, Ordering::Relaxed);
+        self.records.requests.fetch_add(1, Ordering::Relaxed);
         Attempt {
             log: self,
             way: Some(way),
@@ -134,8 +164,14 @@ impl EgressLog {
     }
 
     fn tell(&self, record: impl FnOnce() -> EgressRecord) {
-        if let Some(observer) = &self.0.observer {
-            observer(record());
+        if let Some(observer) = &self.records.observer {
+            let mut record = record();
+            if let Some(shown) = &self.shown {
+                for word in record.words() {
+                    *word = shown(word);
+                }
+            }
+            observer(record);
         }
     }
 
@@ -143,7 +179,7 @@ impl EgressLog {
     fn is_new(&self, info: &HttpInfo) -> bool {
         let ends = (info.local_addr(), info.remote_addr());
         // No code panics while it holds the lock, and the queue is valid at every step.
-        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.records.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.iter().rev().any(|other| *other == ends) {
             return false;
         }
@@ -187,7 +223,7 @@ impl Attempt<'_> {
             self.log.refused(target, refusal);
             return;
         }
-        self.log.0.failed.fetch_add(1, Ordering::Relaxed);
+        self.log.records.failed.fetch_add(1, Ordering::Relaxed);
         self.log.tell(|| EgressRecord {
             target,
             rule: Some(rule),
@@ -201,7 +237,7 @@ impl Attempt<'_> {
         let Some(Way { target, rule, proxy }) = self.way.take() else {
             return;
         };
-        self.log.0.connections.fetch_add(1, Ordering::Relaxed);
+        self.log.records.connections.fetch_add(1, Ordering::Relaxed);
         self.log.tell(|| EgressRecord {
             target,
             rule: Some(rule),

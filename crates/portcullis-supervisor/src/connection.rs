@@ -19,11 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     asking::Asking,
+    connect::shown,
     deadline::CallDeadline,
     error::CallFault,
     gate::Gate,
+    http::{Complaint, guarded},
     rounds::{InputRequired, MAX_ROUNDS, Round},
     service::ProgressTable,
+    stderr::StderrRing,
     strings::RawReply,
     ticket::{Ticket, WireFault},
     transport::RawArguments,
@@ -46,6 +49,9 @@ pub(crate) struct Connection {
     pub(crate) closed: CancellationToken,
     pub(crate) server: ServerId,
     pub(crate) asking: Arc<Asking>,
+    /// What knows the values that a process, or a server over HTTP, was given.
+    pub(crate) stderr: StderrRing,
+    pub(crate) complaint: Complaint,
 }
 
 impl Connection {
@@ -237,6 +243,14 @@ impl Connection {
             ServiceError::UnexpectedResponse => CallFault::BadReply {
                 reason: "it is not the result of a call".to_owned(),
             },
+            // Of a session that could not be set up anew it may say what the server did, in the SDK's words.
+            ServiceError::TransportSend(failed) => {
+                let reason = match guarded(failed.error.as_ref()) {
+                    Some(failure) => failure.to_string(),
+                    None => shown(&failed.error.to_string(), &self.stderr, &self.complaint),
+                };
+                lost(reason, ticket)
+            }
             other => lost(other.to_string(), ticket),
         }
     }

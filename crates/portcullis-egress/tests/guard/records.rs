@@ -122,3 +122,36 @@ async fn what_may_have_been_sent_is_told_and_what_was_not_as_failed() {
     assert_eq!(lines(&told), [format!("{here} {here}/ - failed")]);
     assert_eq!(client.log().counters().failed, 1);
 }
+
+/// A redirect may lead to what the server was given, in the place of a host.
+#[tokio::test]
+async fn what_a_server_may_have_said_is_told_as_it_is_shown() {
+    for (rule, outcome) in [
+        ("http://other.test:1", "Refused"),
+        ("http://canary.test:1", "Failed"),
+    ] {
+        let start = Server::answering(|_| redirect(307, "http://canary.test:1/")).await;
+        let told = Arc::<Mutex<Vec<String>>>::default();
+        let all = Arc::clone(&told);
+        let log = EgressLog::new(move |mut record| {
+            record.rule = None;
+            all.lock().unwrap().push(format!("{record:?}"));
+        });
+        let client = builder(&[format!("http://{}", start.address), rule.to_owned()])
+            .limits(short())
+            .resolver(Answers::new(&[]))
+            .log(log.showing(|said| said.replace("canary", "[shown]")))
+            .build()
+            .unwrap();
+        assert!(client.send(get(start.url("/"))).await.is_err());
+        let told = told.lock().unwrap().join("\n");
+        assert!(
+            told.contains(outcome) && told.contains("target: \"http://[shown].test:1\""),
+            "{told}"
+        );
+        assert!(!told.contains("canary"), "{told}");
+        // One log, whoever tells it.
+        let counted = log.counters();
+        assert_eq!((counted.refused + counted.failed, counted.connections), (1, 1));
+    }
+}

@@ -120,6 +120,8 @@ impl Handshake {
             closed: link.closed,
             server,
             asking,
+            stderr: link.stderr.clone(),
+            complaint: link.complaint.clone(),
         };
         Ok(Established {
             connection: Arc::new(connection),
@@ -178,5 +180,7 @@ impl Link {
 /// What a server said, as a person is shown it: short, and without the values that it was given. The hub's own words stay
 /// as they are.
 pub(crate) fn shown(said: &str, stderr: &StderrRing, complaint: &Complaint) -> String {
-    said::shown(&complaint.without_secrets(&stderr.without_secrets(said)))
+    said::shown_without(said, |said| {
+        complaint.without_secrets(&stderr.without_secrets(said))
+    })
 }

@@ -140,6 +140,8 @@ impl Rig {
             closed,
             server: "s".parse().unwrap(),
             asking,
+            stderr: StderrRing::default(),
+            complaint: Complaint::default(),
         };
         Self {
             connection: Arc::new(connection),

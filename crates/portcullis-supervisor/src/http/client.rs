@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     counters::WireCounters,
-    said::shown,
+    said::{shown_without, without},
     strings::StringSpool,
     transport::{Strings, Wanted},
 };
@@ -89,12 +89,12 @@ pub(crate) struct HttpTerms {
 
 /// The last answer that was none, in words for people: the SDK keeps only the name of a failure. And how long the
 /// server asked to be left alone.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Complaint(Arc<Mutex<Said>>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Said {
-    /// Values that the server is given and may send back: they are never shown.
+    /// Values that the server is given and may send back, the longest first: they are never shown.
     secrets: Arc<[SecretString]>,
     reason: Option<String>,
     leave_alone: Option<(Instant, Duration)>,
@@ -126,24 +126,25 @@ impl Complaint {
         said.leave_alone = None;
     }
 
-    fn keep(&self, secrets: Arc<[SecretString]>) {
-        self.lock().secrets = secrets;
+    /// Remembers the values that are never shown: each, and it alone where it has a scheme: `Bearer …`.
+    pub(super) fn keep(&self, secrets: &[SecretString]) {
+        let secrets = secrets.iter().map(|secret| secret.expose_secret());
+        let mut values: Vec<_> = secrets
+            .flat_map(|whole| [whole, whole.rsplit(' ').next().unwrap_or(whole)])
+            // A word or two of letters is no secret, and its letters stand everywhere.
+            .filter(|value| value.len() > 3)
+            .collect();
+        // One that is a part of another must not leave the rest of that other behind.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.dedup();
+        self.lock().secrets = values.into_iter().map(SecretString::from).collect();
     }
 
     /// `text` without the values that the server is given.
     pub(crate) fn without_secrets(&self, text: &str) -> String {
         let secrets = Arc::clone(&self.lock().secrets);
-        let mut text = text.to_owned();
-        for secret in secrets.iter() {
-            // The value alone as well as with its scheme: `Bearer …`.
-            let whole = secret.expose_secret();
-            let bare = whole.rsplit(' ').next().unwrap_or(whole);
-            // A word or two of letters is no secret, and its letters stand everywhere.
-            for value in [whole, bare].into_iter().filter(|value| value.len() > 3) {
-                text = text.replace(value, "[redacted]");
-            }
-        }
-        text
+        let hide = |text: String, secret: &SecretString| without(&text, secret.expose_secret());
+        secrets.iter().fold(text.to_owned(), hide)
     }
 
     /// Another handshake is tried. What the server asked for stands.
@@ -201,8 +202,7 @@ pub(crate) fn guarded<'e>(
 }
 
 impl GuardedHttp {
-    pub(crate) fn new(client: GuardedClient, terms: HttpTerms, secrets: Vec<SecretString>) -> Self {
-        terms.complaint.keep(secrets.into());
+    pub(crate) fn new(client: GuardedClient, terms: HttpTerms) -> Self {
         Self {
             client,
             outstanding: Arc::new(Outstanding::counting(
@@ -229,7 +229,7 @@ impl GuardedHttp {
     /// Text of a server's for a message to a person: short, without the secrets that the server was given, and
     /// without characters that a terminal obeys.
     pub(super) fn shown(&self, text: &str) -> String {
-        shown(&self.terms.complaint.without_secrets(text))
+        shown_without(text, |text| self.terms.complaint.without_secrets(text))
     }
 
     /// The only way from a failure of the client to words: what the server may have said in them is shown as all else
@@ -261,6 +261,20 @@ impl GuardedHttp {
             }
             drop(turn);
         });
+    }
+
+    /// 401, or 403 with a challenge (RFC 9110, section 11.6.1; MCP, authorization). The SDK logs the challenge.
+    pub(super) fn login_needed(&self, answer: &GuardedResponse) -> Option<Failure> {
+        let challenge = self.shown(&header_text(answer, &header::WWW_AUTHENTICATE)?);
+        match answer.status() {
+            StatusCode::UNAUTHORIZED => Some(StreamableHttpError::AuthRequired(AuthRequiredError::new(
+                challenge,
+            ))),
+            StatusCode::FORBIDDEN => Some(StreamableHttpError::InsufficientScope(
+                InsufficientScopeError::new(challenge, None),
+            )),
+            _ => None,
+        }
     }
 
     pub(super) fn request(
@@ -444,7 +458,7 @@ impl StreamableHttpClient for GuardedHttp {
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
-        if let Some(failure) = login_needed(&answer) {
+        if let Some(failure) = self.login_needed(&answer) {
             return Err(failure);
         }
         if !status.is_success() {
@@ -461,10 +475,9 @@ impl StreamableHttpClient for GuardedHttp {
             return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
         }
         if !is_media_type(&answer, EVENT_STREAM) {
-            return Err(StreamableHttpError::UnexpectedContentType(header_text(
-                &answer,
-                &header::CONTENT_TYPE,
-            )));
+            let kind = header_text(&answer, &header::CONTENT_TYPE);
+            let kind = kind.map(|kind| self.shown(&kind));
+            return Err(StreamableHttpError::UnexpectedContentType(kind));
         }
         let reading = match asked {
             Some(asked) => StreamOf::Resumed(asked),
@@ -474,20 +487,6 @@ impl StreamableHttpClient for GuardedHttp {
             }
         };
         Ok(self.events(answer, reading, max_sse_event_size, back))
-    }
-}
-
-/// 401, or 403 with a challenge (RFC 9110, section 11.6.1; MCP, authorization).
-pub(super) fn login_needed(answer: &GuardedResponse) -> Option<Failure> {
-    let challenge = header_text(answer, &header::WWW_AUTHENTICATE)?;
-    match answer.status() {
-        StatusCode::UNAUTHORIZED => Some(StreamableHttpError::AuthRequired(AuthRequiredError::new(
-            challenge,
-        ))),
-        StatusCode::FORBIDDEN => Some(StreamableHttpError::InsufficientScope(
-            InsufficientScopeError::new(challenge, None),
-        )),
-        _ => None,
     }
 }
 

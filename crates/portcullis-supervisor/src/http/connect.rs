@@ -78,13 +78,17 @@ pub(super) fn http_client(
     terms: HttpTerms,
 ) -> Result<GuardedHttp, HttpError> {
     let (headers, secrets) = headers(spec, sources)?;
+    // Before anything is tried, since what is tried is told.
+    terms.complaint.keep(&secrets);
+    let complaint = terms.complaint.clone();
+    let log = terms.log.showing(move |said| complaint.without_secrets(said));
     let mut rules = EgressRules::new(spec.egress.to_vec());
     if let Some(hub) = &terms.hub {
         rules = rules.within(hub.clone());
     }
     let mut client = GuardedClient::builder(rules)
         .credentials(&spec.url, headers)
-        .log(terms.log.clone());
+        .log(log);
     if let Some(proxy) = &spec.proxy {
         client = client.proxy(egress_proxy(proxy, sources)?);
     }
@@ -103,7 +107,7 @@ pub(super) fn http_client(
     }
     let client = client.build()?;
     client.check(&Method::POST, &spec.url)?;
-    Ok(GuardedHttp::new(client, terms, secrets))
+    Ok(GuardedHttp::new(client, terms))
 }
 
 /// The configured headers, and the values that must not be shown.

@@ -14,9 +14,7 @@ use rmcp::{
 };
 
 use super::{
-    client::{
-        Back, EVENT_STREAM, Failure, GuardedHttp, JSON, SESSION_ID, header_text, is_media_type, login_needed,
-    },
+    client::{Back, EVENT_STREAM, Failure, GuardedHttp, JSON, SESSION_ID, header_text, is_media_type},
     events::{Event, EventParser, EventSink, EventTooLarge},
     post::{is_discover, is_initialize, is_listen, request_id},
     reply::{Translated, errors, translate},
@@ -47,7 +45,7 @@ impl GuardedHttp {
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let status = answer.status();
         let session = header_text(&answer, &SESSION_ID);
-        if let Some(failure) = login_needed(&answer) {
+        if let Some(failure) = self.login_needed(&answer) {
             let challenge = header_text(&answer, &header::WWW_AUTHENTICATE).unwrap_or_default();
             let reason = format!(
                 "the server answered with status {status} (`{}`)",
