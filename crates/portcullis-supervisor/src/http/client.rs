@@ -73,8 +73,8 @@ pub(crate) struct HttpTerms {
     pub(crate) closed: CancellationToken,
     /// Told where the tools may be others now.
     pub(crate) tools_changed: Arc<Notify>,
-    /// How many calls the server may have at once. None that is let in waits below here: it would go out long after it
-    /// was decided on.
+    /// How many calls the server may have at once. None that is let in waits below here, since it would go out long after
+    /// it was decided on; only one whose session was lost waits for the new one.
     pub(crate) calls_in_flight: usize,
     /// How long the answer to what is no call may take to begin.
     pub(crate) patience: Duration,

@@ -221,7 +221,7 @@ impl GuardedHttp {
             ticket.not_sent();
         } else {
             ticket.sent();
-            let reason = "the server lost the session again as soon as it was set up anew; it did not act";
+            let reason = "the server lost the session again as soon as it was set up anew";
             ticket.fail(WireFault::Unusable(reason.to_owned()));
         }
     }

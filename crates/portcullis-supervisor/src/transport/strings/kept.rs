@@ -14,7 +14,7 @@ pub(super) struct Kept {
 
 impl StringWriter for Kept {
     fn write(&mut self, raw: &[u8]) {
-        if self.raw.len() + raw.len() <= KEPT_BYTES {
+        if self.dropped_bytes == 0 && self.raw.len() + raw.len() <= KEPT_BYTES {
             self.raw.extend_from_slice(raw);
         } else {
             self.dropped_bytes += mem::take(&mut self.raw).len() + raw.len();
@@ -40,5 +40,25 @@ impl SpooledString for Kept {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its end alone is of no use, and would be kept for as long as the string does not end.
+    #[test]
+    fn what_is_too_long_is_not_kept_again() {
+        let mut kept = Kept::default();
+        for piece in [KEPT_BYTES, 1, 10] {
+            kept.write(&vec![b'x'; piece]);
+        }
+        assert!(kept.raw.is_empty());
+        let refused = kept.put_back(&mut Vec::new()).unwrap_err();
+        assert!(
+            refused.contains(&format!("of {} bytes", KEPT_BYTES + 11)),
+            "{refused}"
+        );
     }
 }
