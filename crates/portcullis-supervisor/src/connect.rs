@@ -204,6 +204,7 @@ fn attempt<'a>(
         upstream: upstream.clone(),
         client,
     };
+    let patience = spec.timeouts.connect.max(spec.timeouts.list);
     match &spec.transport {
         TransportSpec::Stdio(stdio) => Box::pin(async move {
             let plan = SpawnPlan::resolve(stdio, around.sources.as_ref()).map(|mut plan| {
@@ -221,7 +222,8 @@ fn attempt<'a>(
             close_when_it_ends(&spawned.process, closed.clone());
             let counters = Arc::clone(&upstream.shared().wire);
             let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone())
-                .with_spool(around.spool.clone());
+                .with_spool(around.spool.clone())
+                .with_patience(patience);
             let link = Link {
                 closed,
                 process: Some(spawned.process),
@@ -240,7 +242,7 @@ fn attempt<'a>(
                 closed: closed.clone(),
                 tools_changed: Arc::clone(&handshake.client.tools_changed),
                 calls_in_flight: usize::try_from(spec.limits.calls_in_flight).unwrap_or(usize::MAX),
-                patience: spec.timeouts.connect.max(spec.timeouts.list),
+                patience,
                 complaint: complaint.clone(),
                 spool: around.spool.clone(),
                 counters: Arc::clone(&upstream.shared().wire),

@@ -17,6 +17,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::BytesMut;
@@ -36,7 +37,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 pub(crate) use restore::{Restored, claim, restore};
-pub(crate) use strings::{ASKED_FOR, Strings, Wanted};
+pub(crate) use strings::{Strings, Wanted};
 
 use crate::{
     counters::WireCounters, encode::encode_message, pace::Pace, strings::StringSpool, ticket::Ticket,
@@ -54,7 +55,7 @@ const READ_BYTES: usize = 64 * 1024;
 const EAGER: usize = 4;
 
 /// How long a piece of a long string may wait to be written before the connection is given up.
-const SPOOL_WAIT: std::time::Duration = std::time::Duration::from_secs(30);
+const SPOOL_WAIT: Duration = Duration::from_secs(30);
 
 /// A call's arguments as the caller gave them, in the request's extensions: what was decided upon is what is
 /// sent, byte for byte.
@@ -85,6 +86,8 @@ pub(crate) struct StdioTransport<R> {
     /// Until when what waits for the thread of long strings may wait, however often the waiting is begun again.
     spool_until: Option<Instant>,
     pending: Arc<Pending>,
+    /// How long the reply to what is no call may be waited for, where that was said.
+    patience: Option<Duration>,
     outbound: WriterQueue,
     writer: JoinHandle<()>,
     counters: Arc<WireCounters>,
@@ -118,6 +121,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             restoring: VecDeque::new(),
             spool_until: None,
             pending: Arc::default(),
+            patience: None,
             outbound,
             writer,
             counters,
@@ -132,6 +136,13 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
     pub(crate) fn with_spool(mut self, spool: Option<Arc<dyn StringSpool>>) -> Self {
         let pending = Arc::clone(&self.pending);
         *self.decoder.taker() = Strings::new(spool).wanted(Wanted::when(move || pending.awaits()));
+        self
+    }
+
+    /// Takes nobody to wait for longer than this for the reply to what is no call: that nobody does any more is not always
+    /// said.
+    pub(crate) fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
         self
     }
 
@@ -159,7 +170,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                         ticket: ticket.clone(),
                         until: match &ticket {
                             Some(ticket) => ticket.over_at(),
-                            None => Some(Instant::now() + ASKED_FOR),
+                            None => self.patience.map(|patience| Instant::now() + patience),
                         },
                     },
                 );

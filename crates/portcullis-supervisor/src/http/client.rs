@@ -205,10 +205,7 @@ impl GuardedHttp {
     pub(crate) fn new(client: GuardedClient, terms: HttpTerms) -> Self {
         Self {
             client,
-            outstanding: Arc::new(Outstanding::counting(
-                Arc::clone(&terms.counters),
-                Arc::clone(&terms.params),
-            )),
+            outstanding: Arc::new(Outstanding::of(&terms)),
             standing: Arc::default(),
             initialized: Arc::default(),
             terms,

@@ -9,23 +9,29 @@ use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonR
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::param::ParamCache;
-use crate::{counters::WireCounters, ticket::Ticket, transport::ASKED_FOR};
+use super::{client::HttpTerms, param::ParamCache};
+use crate::{counters::WireCounters, ticket::Ticket};
 
 /// How long a reply that was claimed may be on its way to the SDK, its long strings being put back included.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 
-/// How many requests are remembered. Far more than are ever in flight at once: a request whose reply never comes
-/// is forgotten when so many others have come after it.
+/// How many requests are remembered, where the server may not have more calls at once: a request whose reply never
+/// comes is forgotten when so many others have come after it.
 const MOST: usize = 4_096;
+
+/// How many are remembered beside the calls that the server may have at once.
+const BESIDE: usize = 64;
 
 /// How many ids of requests that are over are remembered.
 const MOST_RETIRED: usize = 1_024;
 
 /// The requests that wait for a reply, on whichever stream it comes.
-#[derive(Default)]
 pub(crate) struct Outstanding {
     requests: Mutex<Requests>,
+    /// How many of them are remembered.
+    most: usize,
+    /// How long the reply to what is no call may be waited for.
+    patience: Duration,
     /// What the last listing says of headers.
     pub(crate) params: Arc<ParamCache>,
     /// Where replies that are dropped are counted.
@@ -79,14 +85,21 @@ impl Waiting {
     fn is_given_up(&self) -> bool {
         self.ticket.as_ref().is_some_and(|ticket| ticket.is_given_up())
     }
+
+    /// Whether nobody waits for its reply any more.
+    fn is_over(&self, now: Instant) -> bool {
+        self.is_given_up() || self.until.is_some_and(|until| until <= now)
+    }
 }
 
 impl Outstanding {
-    pub(crate) fn counting(counters: Arc<WireCounters>, params: Arc<ParamCache>) -> Self {
+    pub(crate) fn of(terms: &HttpTerms) -> Self {
         Self {
-            counters,
-            params,
-            ..Self::default()
+            requests: Mutex::default(),
+            most: terms.calls_in_flight.saturating_add(BESIDE).max(MOST),
+            patience: terms.patience,
+            params: Arc::clone(&terms.params),
+            counters: Arc::clone(&terms.counters),
         }
     }
 
@@ -101,17 +114,15 @@ impl Outstanding {
                     ticket: ticket(message).cloned(),
                     until: match ticket(message) {
                         Some(ticket) => ticket.over_at(),
-                        None => Some(Instant::now() + ASKED_FOR),
+                        None => Some(Instant::now() + self.patience),
                     },
                 };
                 let mut all = self.lock();
                 // A call that is sent again keeps its id.
                 all.retired.retain(|retired| retired.id != request.id);
                 all.waiting.retain(|(id, _)| *id != request.id);
-                if all.waiting.len() >= MOST
-                    && let Some((id, _)) = all.waiting.pop_front()
-                {
-                    all.retire(id, None);
+                if all.waiting.len() >= self.most {
+                    all.make_room();
                 }
                 all.waiting.push_back((request.id.clone(), waiting));
             }
@@ -189,9 +200,7 @@ impl Outstanding {
         let now = Instant::now();
         let all = self.lock();
         let mut waiting = all.waiting.iter().map(|(_, waiting)| waiting);
-        waiting.any(|waiting| {
-            !waiting.subscribes && !waiting.is_given_up() && waiting.until.is_none_or(|until| now < until)
-        })
+        waiting.any(|waiting| !waiting.subscribes && !waiting.is_over(now))
     }
 
     /// Takes a request by its own id.
@@ -243,6 +252,19 @@ impl Requests {
         taken
     }
 
+    /// Forgets one that nobody waits for, or else the oldest. A subscription stands for as long as its connection.
+    fn make_room(&mut self) {
+        let now = Instant::now();
+        let over = self
+            .waiting
+            .iter()
+            .position(|(_, waiting)| !waiting.subscribes && waiting.is_over(now));
+        let oldest = || self.waiting.iter().position(|(_, waiting)| !waiting.subscribes);
+        if let Some((id, _)) = over.or_else(oldest).and_then(|at| self.waiting.remove(at)) {
+            self.retire(id, None);
+        }
+    }
+
     fn retire(&mut self, id: RequestId, arrived: Option<CancellationToken>) {
         if self.retired.len() >= MOST_RETIRED {
             self.retired.pop_front();
@@ -255,6 +277,19 @@ fn exact(id: &Id) -> RequestId {
     match id {
         Id::Number(number) => RequestId::Number(*number),
         Id::String(text) => RequestId::String(text.as_str().into()),
+    }
+}
+
+#[cfg(test)]
+impl Default for Outstanding {
+    fn default() -> Self {
+        Self {
+            requests: Mutex::default(),
+            most: MOST,
+            patience: Duration::from_secs(120),
+            params: Arc::default(),
+            counters: Arc::default(),
+        }
     }
 }
 
@@ -327,7 +362,9 @@ mod tests {
         let all = Outstanding::default();
         note(&all, ClientRequest::PingRequest(PingRequest::default()), 1);
         assert!(all.awaits());
-        tokio::time::advance(ASKED_FOR).await;
+        tokio::time::advance(all.patience - Duration::from_millis(1)).await;
+        assert!(all.awaits());
+        tokio::time::advance(Duration::from_millis(1)).await;
         assert!(!all.awaits());
     }
 
@@ -341,6 +378,33 @@ mod tests {
         assert!(all.is_retired(&Id::Number(0)) && all.lock().retired.len() <= MOST_RETIRED);
         assert!(all.claim(&Id::Number(4_999)).is_some());
         assert!(all.claim(&Id::Number(0)).is_none());
+    }
+
+    /// Else the answer of a call that is forgotten would be nobody's.
+    #[test]
+    fn as_many_are_remembered_as_the_server_may_have_and_what_is_over_goes_first() {
+        let all = Outstanding {
+            most: 4,
+            ..Outstanding::default()
+        };
+        let listen =
+            SubscriptionsListenRequest::new(SubscriptionsListenRequestParams::new(SubscriptionFilter::new()));
+        note(&all, ClientRequest::SubscriptionsListenRequest(listen), 0);
+        let tickets = [1, 2, 3].map(|id| {
+            let ticket = Arc::<Ticket>::default();
+            let mut call = CallToolRequest::new(CallToolRequestParams::new("t"));
+            call.extensions.insert(Arc::clone(&ticket));
+            note(&all, ClientRequest::CallToolRequest(call), id);
+            ticket
+        });
+        let [_, second, _] = &tickets;
+        second.give_up();
+        for (next, forgotten) in [(4, 2), (5, 1), (6, 3)] {
+            note(&all, ClientRequest::PingRequest(PingRequest::default()), next);
+            assert!(all.is_retired(&Id::Number(forgotten)), "{forgotten} for {next}");
+            assert_eq!(all.lock().waiting.len(), 4);
+        }
+        assert!(all.waiting(&RequestId::Number(0)).is_some());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::strings::{LongString, StringSpool};
 use thread::{Begun, Given, Piece, start};
-pub(crate) use wanted::{ASKED_FOR, Wanted};
+pub(crate) use wanted::Wanted;
 
 /// How much may be on its way to the thread, in bytes. Beyond it the pipe is not read.
 const ROOM_BYTES: usize = 512 << 10;

@@ -1,7 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
-
-/// How long a reply to what is no call is taken to be waited for: that nobody does any more is not always said.
-pub(crate) const ASKED_FOR: Duration = Duration::from_secs(120);
+use std::{fmt, sync::Arc};
 
 /// Whether anybody waits for a reply, as the connection says it that a string came on.
 #[derive(Clone)]
