@@ -87,3 +87,24 @@ async fn what_is_not_finished_leaves_the_store_once_its_callers_are_gone() {
         assert_none_is_left(&shelf).await;
     }
 }
+
+/// However many calls may be in flight, the answer of the first one is its own.
+#[tokio::test]
+async fn as_many_calls_are_remembered_as_the_server_may_have() {
+    let terms = HttpTerms {
+        calls_in_flight: 5_000,
+        ..terms()
+    };
+    let client = http_client(&spec("127.0.0.1:9".parse().unwrap()), &NoEnvironment, terms).unwrap();
+    for id in 0..5_000 {
+        let ping = ClientRequest::PingRequest(rmcp::model::PingRequest::default());
+        let request = ClientJsonRpcMessage::request(ping, RequestId::Number(id));
+        client.outstanding.note(&request);
+    }
+    assert!(
+        client
+            .outstanding
+            .claim(&portcullis_wire::Id::Number(0))
+            .is_some()
+    );
+}
