@@ -254,7 +254,7 @@ fn shape_of_mcp(mcp: &Member, root: &Object, json: bool) -> Option<Dialect> {
     if let Some(servers) = object.get("servers") {
         return match &servers.value.node {
             // That must not be lost for a list that was forgotten.
-            _ if for_all::find(object).is_some() => Some(Dialect::Portcullis),
+            _ if for_all::find(object, of_opencode(&mcp.value)).is_some() => Some(Dialect::Portcullis),
             Node::Object(_) if of_opencode(&servers.value) => Some(Dialect::Opencode),
             // In YAML the list was forgotten; the editor's settings are JSON.
             Node::Object(_) if json => Some(Dialect::VsCode),

@@ -170,7 +170,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
                         ticket: ticket.clone(),
                         until: match &ticket {
                             Some(ticket) => ticket.over_at(),
-                            None => self.patience.map(|patience| Instant::now() + patience),
+                            None => self
+                                .patience
+                                .and_then(|patience| Instant::now().checked_add(patience)),
                         },
                     },
                 );

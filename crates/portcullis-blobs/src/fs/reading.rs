@@ -28,7 +28,6 @@ const PIECE_BYTES: usize = 128 << 10;
 
 const WRONG_HASH: &str = "its content does not hash to its name";
 const NO_FILE: &str = "it is not a file";
-const LOST: &str = "its disk can no longer read it";
 
 /// A blob being read piece by piece.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ impl Shelf {
             drop(room);
             read_helped(file, size, &self.buffers, &self.helpers)
         };
-        let (content, hash) = read.map_err(|source| self.unread(blob, &stat, source))?;
+        let (content, hash) = read.map_err(self.io_failed("read a blob"))?;
         if hash == blob.0 {
             Ok(content)
         } else {
@@ -71,7 +70,7 @@ impl Shelf {
         // Where the file has not its true size, the hash tells before the range matters.
         let room = room_for(range.end.min(size).saturating_sub(range.start))?;
         let (wanted, read, hash) =
-            read_range(file, size, range, room).map_err(|source| self.unread(blob, &stat, source))?;
+            read_range(file, size, range, room).map_err(self.io_failed("read a blob"))?;
         if hash != blob.0 {
             return Err(self.damaged(blob, &stat, WRONG_HASH));
         }
@@ -126,16 +125,6 @@ impl Shelf {
         }
     }
 
-    /// What it means that what was `found` under the name of `blob` could not be read. What the disk has lost is damaged: left
-    /// in its place it would keep good content from being put.
-    fn unread(&self, blob: BlobRef, found: &Stat, source: io::Error) -> BlobError {
-        if is_lost(&source) {
-            self.damaged(blob, found, LOST)
-        } else {
-            self.io_failed("read a blob")(source)
-        }
-    }
-
     fn damaged(&self, blob: BlobRef, found: &Stat, what: &str) -> BlobError {
         match self.folder(blob) {
             Ok(Some(folder)) => self.corrupt(blob, &folder, found, what),
@@ -154,8 +143,7 @@ impl Reading {
     pub(crate) fn next(mut self) -> Result<(Bytes, Option<Self>), BlobError> {
         let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(PIECE_BYTES);
         let mut piece = vec![0; count];
-        let read = read_full(&mut self.file, &mut piece)
-            .map_err(|source| self.shelf.unread(self.blob, &self.stat, source))?;
+        let read = read_full(&mut self.file, &mut piece).map_err(self.shelf.io_failed("read a blob"))?;
         piece.truncate(read);
         self.hasher.update(&piece);
         self.left = if read < count { 0 } else { self.left - read as u64 };
@@ -171,8 +159,12 @@ impl Reading {
 }
 
 /// Whether a read that ended so says that the disk no longer has what was written: file systems with sums of their own say
-/// the first, too, for what does not match them, and the others for what leads to it.
-fn is_lost(source: &io::Error) -> bool {
+/// the first, too, for what does not match them, and the others for what leads to it. It may pass (a cable, a server that
+/// is away), so nothing is moved aside for it but where the content is at hand.
+pub(crate) fn is_lost(error: &BlobError) -> bool {
+    let BlobError::Io { source, .. } = error else {
+        return false;
+    };
     match Errno::from_io_error(source) {
         Some(Errno::IO | Errno::BADMSG) => true,
         #[cfg(target_os = "linux")]

@@ -20,6 +20,7 @@ use super::{
     folder::{Folder, LOCK_TRIES, Lock, is_file, is_folder, is_private, size_bytes},
     helper::Helpers,
     layout,
+    reading::is_lost,
     recent::Recent,
     temp::{self, TempFile, random_name},
 };
@@ -140,6 +141,12 @@ impl Shelf {
         match self.get_range(blob, &(0..0)) {
             Ok(_) => Ok(true),
             Err(BlobError::Corrupt { .. } | BlobError::NotFound(_)) => Ok(false),
+            // Left in its place it would keep the good content that is at hand from being put.
+            Err(error) if is_lost(&error) => {
+                self.set_aside(folder, &name, &stat)
+                    .map_err(self.failed("move a damaged blob aside"))?;
+                Ok(false)
+            }
             Err(other) => Err(other),
         }
     }

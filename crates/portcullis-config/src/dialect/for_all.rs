@@ -33,10 +33,11 @@ pub(super) fn is_refused(root: &Object, dialect: Dialect, sink: &mut Sink<'_>) -
     true
 }
 
-/// The first of such fields in an object, as far as it is not the name of one of opencode's servers.
-pub(super) fn find(mcp: &Object) -> Option<&Member> {
+/// The first of such fields in an object, as far as it is not the name of a server, where the object may be opencode's.
+pub(super) fn find(mcp: &Object, may_be_opencode: bool) -> Option<&Member> {
+    let is_server = |member: &Member| may_be_opencode && is_server_of_opencode(&member.value);
     let mut members = mcp.members.iter();
-    members.find(|member| is_of_all(member) && !is_server_of_opencode(&member.value))
+    members.find(|member| is_of_all(member) && !is_server(member))
 }
 
 fn misplaced(root: &Object, dialect: Dialect) -> Option<&Member> {
@@ -49,7 +50,7 @@ fn misplaced(root: &Object, dialect: Dialect) -> Option<&Member> {
             .find(|member| is_of_servers && is_of_all(member));
     };
     let inside = match &mcp.value.node {
-        Node::Object(object) => find(object),
+        Node::Object(object) => find(object, true),
         _ => None,
     };
     let mut beside = root.members.iter();

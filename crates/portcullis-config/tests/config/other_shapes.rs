@@ -92,6 +92,14 @@ fn what_holds_for_all_documents_is_not_dropped_with_another_clients_shape() {
     assert!(normalized.settings.tier_unread && normalized.settings.limits_unread);
 }
 
+/// What could be a server by its members is none where nothing else of the document is opencode's.
+#[test]
+fn limits_are_not_taken_for_a_server() {
+    let text = r#"{"mcp": {"servers": {"a": {"command": "/usr/bin/node"}}, "results": {"enabled": true, "maxReplyBytes": 9}}}"#;
+    let read = beside_another(Document::new("a.json", text));
+    assert!(read.specs.is_empty() && read.settings.limits_unread, "{read:?}");
+}
+
 /// What the clients themselves have under these names, and what the host says is theirs.
 #[test]
 fn documents_of_other_clients_stay_readable() {

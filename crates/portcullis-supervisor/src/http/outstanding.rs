@@ -114,7 +114,7 @@ impl Outstanding {
                     ticket: ticket(message).cloned(),
                     until: match ticket(message) {
                         Some(ticket) => ticket.over_at(),
-                        None => Some(Instant::now() + self.patience),
+                        None => Instant::now().checked_add(self.patience),
                     },
                 };
                 let mut all = self.lock();
