@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::{machine::committed, schema::schema};
+use crate::{
+    machine::committed,
+    schema::{schema, sorted},
+};
 
 /// What is listed, in this order: a type of the schema, and the header of its fields.
 const PARTS: &[(&str, &str)] = &[
@@ -20,7 +23,7 @@ const BELOW: &str = "see below";
 
 #[test]
 fn the_page_of_options_is_the_one_that_is_generated() {
-    let schema = schema();
+    let schema = sorted(schema());
     let mut page = String::from(
         "# Options of a configuration\n\n\
          Every field of Portcullis' own format, in YAML, JSON or TOML. An editor gets the same from \

@@ -274,7 +274,7 @@ pub(crate) fn schema() -> Value {
 }
 
 /// The same value with its members by name: their order depends on how the JSON library was built.
-fn sorted(value: Value) -> Value {
+pub(crate) fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {
             let members: BTreeMap<_, _> = members
