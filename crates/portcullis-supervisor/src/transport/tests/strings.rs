@@ -39,6 +39,20 @@ async fn assert_none_is_left(shelf: &Shelf) {
     timeout(Duration::from_secs(60), gone).await.unwrap();
 }
 
+/// Waits until something has happened, while the transport listens and hears no message.
+async fn while_nothing_comes<R>(transport: &mut StdioTransport<R>, happened: impl Future<Output = ()>)
+where
+    R: AsyncRead + Send + Unpin + 'static,
+{
+    let listening = async {
+        tokio::select! {
+            () = happened => {}
+            heard = transport.receive() => panic!("{heard:?}"),
+        }
+    };
+    timeout(Duration::from_secs(60), listening).await.unwrap();
+}
+
 async fn whole(ticket: &Ticket, json: String) -> String {
     let strings = ticket.strings();
     RawReply { json, strings }.whole().await.unwrap()
@@ -215,11 +229,7 @@ async fn an_unfinished_line_takes_no_room_in_the_store_once_nobody_waits() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::select! {
-            () = there => {}
-            heard = transport.receive() => panic!("{heard:?}"),
-            () = tokio::time::sleep(Duration::from_secs(60)) => panic!("it is not there"),
-        }
+        while_nothing_comes(transport, there).await;
         rig.transport.send(cancel(7)).await.unwrap();
         let Rig { transport, speak, .. } = &mut rig;
         let gone = async {
@@ -230,11 +240,7 @@ async fn an_unfinished_line_takes_no_room_in_the_store_once_nobody_waits() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::select! {
-            () = gone => {}
-            heard = transport.receive() => panic!("{heard:?}"),
-            () = tokio::time::sleep(Duration::from_secs(60)) => panic!("it is still there"),
-        }
+        while_nothing_comes(transport, gone).await;
         // The line ends some time, and the next is one like any other.
         rig.say("\"]}").await;
         rig.hear().await;
