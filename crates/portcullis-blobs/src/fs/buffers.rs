@@ -20,15 +20,15 @@ struct Lent {
 }
 
 impl Buffers {
-    /// Room for `size` bytes, some of them filled with anything, and what there is beyond.
+    /// `size` bytes that are to be written over, since anything may stand in them, and what there is beyond.
     pub(super) fn take(&self, size: usize) -> (BytesMut, BytesMut) {
         let mut kept = self.kept();
         // None that is much too large: whoever holds on to the content holds on to all of it.
-        let fits = |buffer: &BytesMut| (size..=2 * size).contains(&buffer.capacity());
+        let fits = |buffer: &BytesMut| (size..=2 * size).contains(&buffer.len());
         let found = kept.iter().rposition(fits);
         let mut buffer = match found {
             Some(at) => kept.swap_remove(at),
-            None => BytesMut::with_capacity(size),
+            None => BytesMut::zeroed(size),
         };
         drop(kept);
         let spare = buffer.split_off(size);
@@ -47,9 +47,9 @@ impl Buffers {
     /// Keeps the largest.
     fn give_back(&self, buffer: BytesMut) {
         let mut kept = self.kept();
-        if buffer.capacity() <= LARGEST_BYTES {
+        if buffer.len() <= LARGEST_BYTES {
             kept.push(buffer);
-            kept.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.capacity()));
+            kept.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.len()));
             kept.truncate(KEPT);
         }
     }
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
 
     fn lend(buffers: &Arc<Buffers>, size: usize) -> Bytes {
-        let (mut content, spare) = buffers.take(size);
-        content.resize(size, 1);
+        let (content, spare) = buffers.take(size);
+        assert_eq!(content.len(), size);
         buffers.lend(content, spare)
     }
 
@@ -111,10 +111,10 @@ mod tests {
         let buffers = Arc::new(Buffers::default());
         let all = [1_000, 3_000, 2_000, LARGEST_BYTES + 1].map(|size| lend(&buffers, size));
         drop(all);
-        let kept: Vec<_> = buffers.kept().iter().map(BytesMut::capacity).collect();
+        let kept: Vec<_> = buffers.kept().iter().map(|buffer| buffer.len()).collect();
         assert_eq!(kept, [3_000, 2_000]);
         let places = [3_000, 2_000, 1_000, 999].map(|size| (lend(&buffers, size), size));
-        let kept: Vec<_> = buffers.kept().iter().map(BytesMut::capacity).collect();
+        let kept: Vec<_> = buffers.kept().iter().map(|buffer| buffer.len()).collect();
         assert!(kept.is_empty(), "{kept:?}");
         drop(places);
         let small = lend(&buffers, 999);

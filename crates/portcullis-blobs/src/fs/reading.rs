@@ -233,23 +233,14 @@ fn read_helped(
 ) -> io::Result<(Bytes, Hash)> {
     let cut = Cut::of(size);
     let (mut rest, spare) = buffers.take(usize::try_from(size).unwrap_or(0));
-    let mut parts = Vec::new();
-    let mut end = size;
-    for number in (0..usize::try_from(size.div_ceil(PART_BYTES as u64)).unwrap_or(0)).rev() {
-        let start = cut.start(number);
-        let part = rest.split_off(usize::try_from(start).unwrap_or(0));
-        parts.push((number, usize::try_from(end - start).unwrap_or(0), part));
-        end = start;
-    }
-    parts.reverse();
-    let reading = Parts::begin(
-        helpers,
-        parts,
-        move |(number, length, mut part): (usize, usize, BytesMut)| {
-            let value = read_part(&file, cut, number, length, &mut part)?;
-            Ok((number, part, value))
-        },
-    );
+    let count = rest.len().div_ceil(PART_BYTES);
+    let parts = (0..count)
+        .map(|number| (number, rest.split_to(rest.len().min(PART_BYTES))))
+        .collect();
+    let reading = Parts::begin(helpers, parts, move |(number, mut part): (usize, BytesMut)| {
+        let value = read_part(&file, cut, number, &mut part)?;
+        Ok((number, part, value))
+    });
     let lost = || io::Error::other("the thread that helped to read it came to grief or hangs; try again");
     let done: io::Result<Vec<_>> = reading.finish().ok_or_else(lost)?.into_iter().collect();
     let mut done = done?;
@@ -262,16 +253,13 @@ fn read_helped(
     Ok((buffers.lend(content, spare), hash))
 }
 
-/// Reads into `part`, which has room for that, the part of that number. Where the file was cut short since,
-/// the zeros that stand there are hashed.
+/// Fills `part` with the part of that number and hashes it. Where the file was cut short since, with zeros.
 fn read_part(
     file: &File,
     cut: Cut,
     number: usize,
-    length: usize,
-    part: &mut BytesMut,
+    part: &mut [u8],
 ) -> io::Result<blake3::hazmat::ChainingValue> {
-    part.resize(length, 0);
     let mut filled = 0;
     while let Some(rest) = part.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, cut.start(number) + filled as u64) {
@@ -334,7 +322,7 @@ mod tests {
         for left in [0, 1, PART_BYTES, PART_BYTES + 1, size - 1] {
             let buffers = Arc::new(Buffers::default());
             let (mut before, spare) = buffers.take(size);
-            before.resize(size, 0xAA);
+            before.fill(0xAA);
             drop(buffers.lend(before, spare));
 
             let mut file = tempfile::tempfile().unwrap();
