@@ -51,7 +51,7 @@ pub struct Decoder<S = ()> {
     taker: S,
     decoder: LineDecoder,
     /// Frames of the last line that were not taken yet.
-    // INVARIANT: at most 2 × `MAX_MESSAGES_PER_LINE` frames: a line is decoded only when this is empty.
+    // INVARIANT: at most 2 × (`MAX_MESSAGES_PER_LINE` + 1) frames: a line is decoded only when this is empty.
     pending: VecDeque<Frame>,
     stream: Stream,
 }
@@ -140,8 +140,9 @@ impl<S: LongStrings> Decoder<S> {
 
     fn dies(&mut self, limit: usize) -> Frame {
         self.stream = Stream::Dead;
-        self.lines.release();
+        // What is wrong with a string that is cut off would go to the line.
         self.end_strings();
+        self.lines.release();
         Frame::Overlong { limit }
     }
 

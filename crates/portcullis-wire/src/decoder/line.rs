@@ -40,8 +40,9 @@ struct Fragment {
 #[derive(Default)]
 struct Reading {
     frames: Vec<Frame>,
-    /// Whether a frame is more than noise.
-    messages: bool,
+    /// How many of the frames are more than noise.
+    // INVARIANT: at most `MAX_MESSAGES_PER_LINE` + 1: the last one says then that there were more.
+    messages: usize,
     fragment: Option<Fragment>,
 }
 
@@ -61,7 +62,7 @@ impl LineDecoder {
             return;
         }
         let mut reading = self.read(line);
-        if reading.messages {
+        if reading.messages > 0 {
             self.fragment = reading.fragment;
             out.extend(reading.frames.drain(..));
             self.keep_room(reading.frames);
@@ -111,7 +112,7 @@ impl LineDecoder {
                 }
             }
         }
-        if !rest.is_empty() && reading.messages {
+        if !rest.is_empty() && reading.messages > 0 {
             reading.too_many();
         }
         reading
@@ -136,11 +137,11 @@ impl LineDecoder {
                         _ => reading.noise(member.get().as_bytes()),
                     }
                 }
-                if batch.more && reading.messages {
+                if batch.more && reading.messages > 0 {
                     reading.too_many();
                 }
                 // `[7] {…}` is a log line that quotes a message: after an array that is none, nothing is.
-                Ok(if reading.messages { used } else { 0 })
+                Ok(if reading.messages > 0 { used } else { 0 })
             }
             Some(_) => {
                 reading.noise(rest.as_bytes());
@@ -171,7 +172,10 @@ impl LineDecoder {
 
 impl Reading {
     fn message(&mut self, frame: Frame) {
-        self.messages = true;
+        if self.messages >= MAX_MESSAGES_PER_LINE {
+            return self.too_many();
+        }
+        self.messages += 1;
         self.frames.push(frame);
     }
 
@@ -184,17 +188,21 @@ impl Reading {
 
     /// Noise beside messages: of several in a row, the first is enough.
     fn noise(&mut self, bytes: &[u8]) {
-        if !matches!(self.frames.last(), Some(Frame::Noise { .. })) {
+        let is_lost = self.messages > MAX_MESSAGES_PER_LINE;
+        if !is_lost && !matches!(self.frames.last(), Some(Frame::Noise { .. })) {
             self.frames.push(noise(bytes));
         }
     }
 
+    /// What is left of the line is lost. That is told once.
     fn too_many(&mut self) {
-        self.frames.truncate(MAX_MESSAGES_PER_LINE);
-        let reason = Unusable::TooManyMessages {
-            limit: MAX_MESSAGES_PER_LINE,
-        };
-        self.message(Frame::Unusable { id: None, reason });
+        if self.messages <= MAX_MESSAGES_PER_LINE {
+            self.messages = MAX_MESSAGES_PER_LINE + 1;
+            let reason = Unusable::TooManyMessages {
+                limit: MAX_MESSAGES_PER_LINE,
+            };
+            self.frames.push(Frame::Unusable { id: None, reason });
+        }
     }
 
     /// What can be salvaged of `bytes`, which do not parse.

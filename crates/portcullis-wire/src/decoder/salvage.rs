@@ -216,3 +216,17 @@ pub(super) fn trailing_id(line: &[u8]) -> Option<Id> {
 fn unquoted(token: &[u8], quote: u8) -> Option<&[u8]> {
     token.strip_prefix(&[quote])?.strip_suffix(&[quote])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::MAX_MESSAGES_PER_LINE, *};
+
+    /// A line has room for millions.
+    #[test]
+    fn of_no_more_objects_is_kept_what_was_found_than_messages_are_told() {
+        let mut scanner = Scanner::new(b'[');
+        scanner.read(b"[");
+        scanner.read(&b"{},".repeat(2 * MAX_MESSAGES_PER_LINE));
+        assert_eq!(scanner.found().count(), MAX_MESSAGES_PER_LINE);
+    }
+}

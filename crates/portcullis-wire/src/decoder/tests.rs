@@ -141,6 +141,13 @@ fn report_15_log_lines_in_json_are_noise() {
     }
 }
 
+fn unusable_id(frame: &Frame) -> Option<Id> {
+    match frame {
+        Frame::Unusable { id, .. } => id.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// [`check`] of lines that give one frame each.
 #[track_caller]
 fn check_lines(cases: &[(&[u8], &str)]) {
@@ -323,8 +330,17 @@ fn report_18_a_raw_newline_in_a_reply_still_finds_its_call() {
         "{\"jsonrpc\":\"2.0\",\"result\":[\"a\nb\"],\"id\":71}\n",
         &[&unusable("none"), &unusable("71")],
     );
+    // Told once, where no id comes at all.
+    check(
+        "{\"jsonrpc\":\"2.0\",\"result\":\"a\nb\"}\n",
+        &[&unusable("none"), "noise `b\"}`"],
+    );
     // Cut within the id: 7 is not 71.
     check("{\"jsonrpc\":\"2.0\",\"result\":1,\"id\":7", &[&unusable("none")]);
+    check(
+        "{\"jsonrpc\":\"2.0\",\"result\":1,\"id\":7\n1}\n",
+        &[&unusable("none"), "noise `1}`"],
+    );
     // One reply, written over several lines.
     check(
         "{\n \"result\": {\n  \"list\": [\n   {\"a\": 1},\n   {\n   }\n  ]\n },\n \"jsonrpc\": \"2.0\",\n \"id\": 7\n}\n",
@@ -399,6 +415,10 @@ fn report_18_batches_and_messages_without_a_newline_are_taken_apart() {
             &format!("unusable 2 {not_json}"),
         ],
     );
+    // The id at the end is another one's.
+    let two = r#"[{"jsonrpc":"2.0","result":NaN},{"jsonrpc":"2.0","result":2,"id":2}"#;
+    let ids: Vec<_> = decode(two.as_bytes(), 7).iter().map(unusable_id).collect();
+    assert_eq!(ids, [None, Some(Id::Number(2))]);
     check(
         r#"{"jsonrpc":"2.0","id":1,"result":1}{"jsonrpc":"2.0","id":2,"result":2} }"#,
         &["response 1 1", "response 2 2", "noise `}`"],
@@ -406,9 +426,15 @@ fn report_18_batches_and_messages_without_a_newline_are_taken_apart() {
     let member = r#"{"jsonrpc":"2.0","id":1,"result":1}"#;
     let limit =
         "unusable none too_many_messages: the line holds more than 1024 messages; the rest of it was dropped";
+    let batch = |count: usize| format!("[{}{member}]", format!("{member},").repeat(count - 1));
     for line in [
-        format!("[{}{member}]", format!("{member},").repeat(5000)),
+        batch(5000),
         member.repeat(5000),
+        // In however many batches they come, and whatever stands behind them.
+        batch(1000).repeat(3),
+        batch(1024) + member + "}",
+        batch(5000) + "[7]" + &batch(1024) + "[" + &batch(7),
+        batch(1000) + &batch(1000).replace("1}", "NaN}"),
     ] {
         let frames = decode(line.as_bytes(), 4096);
         assert_eq!(frames.len(), MAX_MESSAGES_PER_LINE + 1);
