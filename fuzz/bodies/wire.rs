@@ -192,6 +192,18 @@ fn check_strings(data: &[u8]) {
                 "the cut into chunks of {chunk} makes a difference to strings"
             );
         }
+        for chunk in [1, 7, 64, data.len()] {
+            // Where a line is too long, too; what was taken of later lines by then is of no matter.
+            let tight = Limits {
+                max_line_bytes: 64 + 2 * max_string_bytes,
+                ..limits
+            };
+            assert_eq!(
+                take(data, tight, chunk).0,
+                take(data, tight, 4096).0,
+                "the cut into chunks of {chunk} makes a difference to a line that is too long"
+            );
+        }
         for frame in &frames {
             if let Frame::Response { result, .. } = frame {
                 check_raw(result, limits.max_depth);

@@ -13,6 +13,8 @@ pub(super) struct LineBuffer {
     searched: usize,
     /// Whether too much left the line that is not finished. It never ends then.
     took_too_much: bool,
+    /// How many of the last bytes may leave the line that is not finished, and so do not count yet.
+    open_bytes: usize,
     #[cfg(test)]
     work: Work,
 }
@@ -46,6 +48,7 @@ impl LineBuffer {
             start: 0,
             searched: 0,
             took_too_much: false,
+            open_bytes: 0,
             #[cfg(test)]
             work: Work::default(),
         }
@@ -54,6 +57,11 @@ impl LineBuffer {
     /// Too much has left the line that is not finished, and nothing more of it comes.
     pub(super) fn take_too_much(&mut self) {
         self.took_too_much = true;
+    }
+
+    /// So many of the last bytes may leave the line that is not finished.
+    pub(super) fn leave_open(&mut self, count: usize) {
+        self.open_bytes = count;
     }
 
     /// Takes the last `count` bytes away, which are of the line that is not finished.
@@ -95,7 +103,8 @@ impl LineBuffer {
             None => (self.bytes.len(), self.bytes.len()),
         };
         let start = self.start;
-        if end - start > self.max_line_bytes {
+        let open_bytes = if newline.is_none() { self.open_bytes } else { 0 };
+        if (end - start).saturating_sub(open_bytes) > self.max_line_bytes {
             return Next::Overlong;
         }
         self.searched = after;
@@ -115,6 +124,7 @@ impl LineBuffer {
         self.start = 0;
         self.searched = 0;
         self.took_too_much = false;
+        self.open_bytes = 0;
     }
 
     /// Drops what was read, where that is at least half, so that each byte is moved once on average.

@@ -56,6 +56,15 @@ impl StringFilter {
 
     /// Passes a chunk on to `lines`, and the long strings in it to `sink`.
     pub(super) fn feed(&mut self, chunk: &[u8], lines: &mut LineBuffer, sink: &mut impl LongStrings) {
+        self.chunk(chunk, lines, sink);
+        // Whether a string is a long one must not be a matter of where the chunk ends.
+        lines.leave_open(match self.at {
+            At::String { kept, .. } if self.taken < MAX_LONG_STRINGS => kept,
+            _ => 0,
+        });
+    }
+
+    fn chunk(&mut self, chunk: &[u8], lines: &mut LineBuffer, sink: &mut impl LongStrings) {
         let mut rest = chunk;
         loop {
             if let At::Short { begun } = &mut self.at
@@ -95,6 +104,7 @@ impl StringFilter {
         if self.taken > 0 {
             sink.line();
         }
+        lines.leave_open(0);
         self.at = At::Short { begun: 0 };
         self.taken = 0;
         self.taken_bytes = 0;

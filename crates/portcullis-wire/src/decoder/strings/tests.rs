@@ -104,16 +104,18 @@ fn put_back(json: &str, strings: &[String]) -> String {
 fn a_long_string_leaves_its_line_and_a_short_one_stays() {
     let long = "x".repeat(11);
     let line = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":"0123456789","b":["{long}"]}}}}"#);
-    let (frames, strings) = taken(line.as_bytes(), limits(10));
-    let result = format!(r#"{{"a":"0123456789","b":["{}"]}}"#, marker(0)).into();
-    assert_eq!(
-        frames,
-        [Frame::Response {
-            id: Id::Number(7),
-            result
-        }]
-    );
-    assert_eq!(strings, [long]);
+    for before in ["", " \t", "\u{feff}"] {
+        let (frames, strings) = taken(format!("{before}{line}").as_bytes(), limits(10));
+        let result = format!(r#"{{"a":"0123456789","b":["{}"]}}"#, marker(0)).into();
+        assert_eq!(
+            frames,
+            [Frame::Response {
+                id: Id::Number(7),
+                result
+            }]
+        );
+        assert_eq!(strings, [long.as_str()], "{before:?}");
+    }
 }
 
 /// What `text` is to the taker where it stands in a result, the id last.
@@ -285,6 +287,27 @@ fn the_limit_of_a_line_counts_what_stays() {
     let short = format!("\"{}\",", "x".repeat(60)).repeat(4) + "1";
     let (frames, _) = taken(line(&short).as_bytes(), limits);
     assert_eq!(frames, [Frame::Overlong { limit: 200 }]);
+
+    // Before it is known to be a long one, it does not count.
+    let nearly = Limits {
+        max_line_bytes: 95,
+        ..limits
+    };
+    let (frames, strings) = taken(line(&format!("\"{}\"", "x".repeat(65))).as_bytes(), nearly);
+    assert_eq!(strings.len(), 1);
+    assert!(matches!(frames[..], [Frame::Response { .. }]), "{frames:?}");
+    let short = line(&format!("\"{}\"", "x".repeat(64)));
+    for ended in [short.as_str(), short.trim_end_matches("\"]}\n")] {
+        let (frames, _) = taken(ended.as_bytes(), nearly);
+        assert_eq!(frames, [Frame::Overlong { limit: 95 }], "{ended}");
+    }
+
+    // Nothing is kept of a string that is cut off in the middle of a character.
+    let cut = format!("{{{}\"{}\u{e9}", " ".repeat(201), "x".repeat(65));
+    let mut decoder = Decoder::taking(limits, Taker::default());
+    decoder.feed(&cut.as_bytes()[..cut.len() - 1]);
+    assert_eq!(decoder.next_frame(), Some(Frame::Overlong { limit: 200 }));
+    assert_eq!((decoder.taker().abandoned, decoder.lines.capacity()), (1, 0));
 }
 
 /// Report 17: whatever never ends fails the server, also where it leaves the line; what came before is kept.
@@ -319,6 +342,23 @@ fn no_more_than_so_many_strings_leave_one_line() {
         panic!("{frames:?}")
     };
     assert_eq!(put_back(result, &strings), format!("[{list}]"));
+
+    // One that does not leave ends with its line's limit.
+    let limits = Limits {
+        max_line_bytes: 10_000,
+        ..limits(16)
+    };
+    let mut decoder = Decoder::taking(limits, Taker::default());
+    decoder.feed(format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":[{list},\"").as_bytes());
+    let fed = std::iter::repeat_n([b'x'; 100], 100);
+    let frame = fed.map(|chunk| {
+        decoder.feed(&chunk);
+        decoder.next_frame()
+    });
+    assert_eq!(
+        frame.flatten().collect::<Vec<_>>(),
+        [Frame::Overlong { limit: 10_000 }]
+    );
 }
 
 #[test]
@@ -397,6 +437,23 @@ proptest! {
         max_string_bytes in 0_usize..40,
     ) {
         taken(&lines.join(&b'\n'), limits(max_string_bytes));
+    }
+
+    /// Nor where a line is as long as it may be: a string that is not long yet may still become it.
+    #[test]
+    fn how_a_line_near_its_limit_is_cut_makes_no_difference(
+        lengths in proptest::collection::vec(0_usize..120, 1..5),
+        max_line_bytes in 90_usize..300,
+        // Longer than the marker that takes its place.
+        max_string_bytes in 51_usize..100,
+    ) {
+        let strings: Vec<_> = lengths.iter().map(|length| format!("\"{}\"", "x".repeat(*length))).collect();
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":[{}]}}\n", strings.join(","));
+        let limits = Limits { max_line_bytes, ..limits(max_string_bytes) };
+        let (whole, _) = take(line.as_bytes(), limits, line.len());
+        for chunk in [1, 7, 64] {
+            prop_assert_eq!(&take(line.as_bytes(), limits, chunk).0, &whole);
+        }
     }
 
     /// With the strings back in their places, a result is what it is where nothing is taken, and each frame of the
