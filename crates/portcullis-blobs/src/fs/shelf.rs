@@ -24,10 +24,7 @@ use super::{
     recent::Recent,
     temp::{self, TempFile, random_name},
 };
-use crate::{
-    BlobError,
-    usage::{Amount, Usage},
-};
+use crate::{BlobError, usage::Usage};
 
 /// The blocking half of the store.
 #[derive(Debug)]
@@ -107,10 +104,7 @@ impl Shelf {
         let Some(folder) = self.folder(blob)? else {
             return Ok(None);
         };
-        let stat = folder
-            .stat(&blob.0.to_string())
-            .map_err(self.failed("look for a blob"))?;
-        Ok(stat.filter(is_file).as_ref().map(size_bytes))
+        Ok(self.entry(&folder, blob)?.map(|entry| entry.size_bytes))
     }
 
     /// Whether `blob` is stored already in `folder`, told by its size where that is proof enough, else by its content where
@@ -153,9 +147,13 @@ impl Shelf {
 
     /// The folder of `blob`, `None` where it is missing. A link in its place is moved aside, not followed.
     pub(crate) fn folder(&self, blob: BlobRef) -> Result<Option<Folder>, BlobError> {
-        let all = self.own_folder(&self.root, layout::BLOBS)?;
-        match all {
-            Some(all) => self.own_folder(&all, &fan_out(blob)),
+        self.shard(layout::BLOBS, &fan_out(blob))
+    }
+
+    /// The folder `shard` in the store's folder `all`, `None` where either is missing.
+    pub(crate) fn shard(&self, all: &str, shard: &str) -> Result<Option<Folder>, BlobError> {
+        match self.own_folder(&self.root, all)? {
+            Some(all) => self.own_folder(&all, shard),
             None => Ok(None),
         }
     }
@@ -374,20 +372,7 @@ impl Shelf {
             return Ok(());
         }
         let counting = self.usage.begin_counting();
-        let mut total = Amount::default();
-        if let Some(all) = self.own_folder(&self.root, layout::BLOBS)? {
-            for folder in all.names().map_err(self.failed("list a folder"))? {
-                // What is no folder holds no blobs.
-                let Ok(folder) = all.child(&folder) else { continue };
-                for name in folder.names().map_err(self.failed("list a folder"))? {
-                    let stat = folder.stat(&name).map_err(self.failed("look for a blob"))?;
-                    if let Some(stat) = stat {
-                        total.add(size_bytes(&stat));
-                    }
-                }
-            }
-        }
-        self.usage.end_counting(&counting, total);
+        self.usage.end_counting(&counting, self.stored()?);
         Ok(())
     }
 

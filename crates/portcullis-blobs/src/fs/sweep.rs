@@ -18,7 +18,7 @@ use super::{
     steps::{Step::Chosen, happened},
     temp,
 };
-use crate::{BlobEntry, BlobError, GcOptions, GcReport, Stats, Tag};
+use crate::{BlobEntry, BlobError, GcOptions, GcReport, Stats, Tag, usage::Amount};
 
 /// How many folders of blobs there are.
 pub(crate) const SHARDS: u64 = 256;
@@ -49,7 +49,7 @@ impl Sweep {
 
     /// Sweeps the folder `shard`.
     pub(crate) fn shard(mut self, shelf: &Shelf, shard: &str) -> Result<Self, BlobError> {
-        let Some(folder) = shelf.shard(shard)? else {
+        let Some(folder) = shelf.shard(layout::BLOBS, shard)? else {
             self.options.progress.advance(1);
             return Ok(self);
         };
@@ -179,33 +179,32 @@ impl Sweep {
 impl Shelf {
     /// The blobs in the folder `shard`.
     pub(crate) fn list_shard(&self, shard: &str) -> Result<Vec<BlobEntry>, BlobError> {
-        match self.shard(shard)? {
+        match self.shard(layout::BLOBS, shard)? {
             Some(folder) => self.entries(&folder, shard),
             None => Ok(Vec::new()),
         }
     }
 
     pub(crate) fn stats(&self) -> Result<Stats, BlobError> {
-        let mut stats = Stats {
+        let stored = self.stored()?;
+        Ok(Stats {
+            blobs: stored.blobs,
+            size_bytes: stored.bytes,
             tags: self.tags()?.len() as u64,
             quarantined: self.aside()?.len() as u64,
             quota_bytes: self.usage.limits().quota_bytes,
-            ..Stats::default()
-        };
-        for shard in 0..SHARDS {
-            for entry in self.list_shard(&shard_name(shard))? {
-                stats.blobs += 1;
-                stats.size_bytes = stats.size_bytes.saturating_add(entry.size_bytes);
-            }
-        }
-        Ok(stats)
+        })
     }
 
-    fn shard(&self, shard: &str) -> Result<Option<Folder>, BlobError> {
-        match self.own_folder(&self.root, layout::BLOBS)? {
-            Some(all) => self.own_folder(&all, shard),
-            None => Ok(None),
+    /// How many blobs there are, and what is in them. A folder that cannot be looked at is an error, and not empty.
+    pub(crate) fn stored(&self) -> Result<Amount, BlobError> {
+        let mut stored = Amount::default();
+        for shard in 0..SHARDS {
+            for entry in self.list_shard(&shard_name(shard))? {
+                stored.add(entry.size_bytes);
+            }
         }
+        Ok(stored)
     }
 
     fn entries(&self, folder: &Folder, shard: &str) -> Result<Vec<BlobEntry>, BlobError> {
@@ -219,7 +218,8 @@ impl Shelf {
         Ok(entries)
     }
 
-    fn entry(&self, folder: &Folder, blob: BlobRef) -> Result<Option<BlobEntry>, BlobError> {
+    /// What `folder` has of `blob`: nothing where that is no file.
+    pub(crate) fn entry(&self, folder: &Folder, blob: BlobRef) -> Result<Option<BlobEntry>, BlobError> {
         let stat = folder
             .stat(&blob.0.to_string())
             .map_err(self.failed("look for a blob"))?;

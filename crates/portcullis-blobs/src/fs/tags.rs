@@ -94,7 +94,7 @@ impl Shelf {
 
     /// The tags of the blobs of one folder. What cannot be read does not expire.
     pub(crate) fn tags_of(&self, shard: &str) -> Result<Vec<Tag>, BlobError> {
-        let Some(folder) = self.tag_folder(shard)? else {
+        let Some(folder) = self.shard(layout::TAGS, shard)? else {
             return Ok(Vec::new());
         };
         let names = folder.names().map_err(self.failed("list a folder"))?;
@@ -122,7 +122,7 @@ impl Shelf {
     /// Removes a tag that has expired. Under the exclusive lock of its blob's folder it cannot be set anew
     /// meanwhile.
     pub(crate) fn remove_expired(&self, shard: &str, tag: &Tag) -> Result<(), BlobError> {
-        match self.tag_folder(shard)? {
+        match self.shard(layout::TAGS, shard)? {
             Some(folder) => match folder.remove(&file_name(&tag.name, tag.blob)) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
                 Err(other) => Err(self.failed("remove a tag")(other)),
@@ -136,13 +136,6 @@ impl Shelf {
         let mut names = all.names().map_err(self.failed("list a folder"))?;
         names.retain(|name| name.len() == 2 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')));
         Ok(names)
-    }
-
-    fn tag_folder(&self, shard: &str) -> Result<Option<Folder>, BlobError> {
-        match self.own_folder(&self.root, layout::TAGS)? {
-            Some(all) => self.own_folder(&all, shard),
-            None => Ok(None),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
     path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use tempfile::TempDir;
@@ -186,6 +186,16 @@ fn a_put_replaces_a_file_of_the_wrong_size_and_one_that_others_could_write() {
     check(b"want", 0o600, false);
     check(b"WANTED", 0o644, false);
     check(b"wanted", 0o644, true);
+
+    // What this handle has written itself, too.
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.put(&store, b"wanted").unwrap();
+    let file = fixture.file(b"wanted");
+    fs::write(&file, b"WANTED").unwrap();
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    assert!(!fixture.put(&store, b"wanted").unwrap().existed);
+    assert_eq!(fixture.get(&store, b"wanted").unwrap().as_ref(), b"wanted");
 }
 
 /// A power cut leaves such a file where nothing is synced, and a disk that goes bad does. The content at hand may be the only
@@ -340,6 +350,8 @@ fn report_49_a_planted_link_is_neither_written_through_nor_read() {
     let fixture = Fixture::new();
     let victim = fixture.parent.path().join("victim");
     fs::write(&victim, b"hands off").unwrap();
+    let before = fs::File::open(&victim).unwrap();
+    before.set_modified(SystemTime::UNIX_EPOCH).unwrap();
 
     // In the place of a blob.
     let store = fixture.open();
@@ -385,6 +397,8 @@ fn report_49_a_planted_link_is_neither_written_through_nor_read() {
     // What was stored before lies in the folder that was moved away.
     fixture.assert_whole(2);
     assert_eq!(fs::read(&victim).unwrap(), b"hands off");
+    let written = fs::metadata(&victim).unwrap().modified().unwrap();
+    assert_eq!(written, SystemTime::UNIX_EPOCH, "nor is it touched");
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
 
@@ -425,6 +439,30 @@ fn the_quota_counts_what_is_there_already_and_notices_what_has_gone() {
     assert_eq!(fixture.temp_files(), 0);
     fs::remove_file(fixture.file(b"0123456789")).unwrap();
     fixture.put(&store, b"abcdefghij").unwrap();
+}
+
+/// What else lies among them takes no room.
+#[test]
+fn the_quota_counts_blobs_and_nothing_else() {
+    let fixture = Fixture::new();
+    fixture.put(&fixture.open(), b"0123456789").unwrap();
+    let shard = fixture.file(b"0123456789").parent().unwrap().to_owned();
+    fs::write(shard.join("README"), [7; 100]).unwrap();
+    fs::create_dir(fixture.folder().join("blake3/of-somebody")).unwrap();
+    fs::write(fixture.folder().join("blake3/of-somebody/file"), [7; 100]).unwrap();
+    let options = FsOptions {
+        limits: Limits {
+            quota_bytes: Some(20),
+            ..Limits::default()
+        },
+        ..FsOptions::default()
+    };
+    let store = FsStore::open(&fixture.folder(), options).unwrap();
+    assert!(!fixture.put(&store, b"abcdefghij").unwrap().existed);
+    assert!(matches!(
+        fixture.put(&store, b"x"),
+        Err(BlobError::Quota { used_bytes: 20, .. })
+    ));
 }
 
 /// Each looks at the disk now and then, so that none takes all of the room once more.
