@@ -347,6 +347,21 @@ mod tests {
         usage.reservation().grow(0).unwrap();
     }
 
+    /// What was looked at before it asked may have changed since.
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_while_it_is_counted_is_not_answered_by_that() {
+        let usage = with_quota(1_000);
+        let tick = || tokio::time::advance(Duration::from_millis(1));
+        let before = Instant::now();
+        tick().await;
+        let counting = usage.begin_counting();
+        tick().await;
+        let meanwhile = Instant::now();
+        tick().await;
+        usage.end_counting(&counting, Amount::default());
+        assert!(usage.is_counted(before) && !usage.is_counted(meanwhile));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_is_stored_while_it_is_counted_is_not_lost() {
         let usage = with_quota(1_000);

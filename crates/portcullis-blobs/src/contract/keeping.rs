@@ -24,6 +24,13 @@ async fn is_there(store: &Arc<dyn BlobStore>, blob: BlobRef) -> bool {
     store.size_bytes(blob).await.unwrap().is_some()
 }
 
+/// Content that is kept in the same place as `blob`, where a store has several.
+fn beside(blob: BlobRef) -> Bytes {
+    let is_beside = |content: &Bytes| Hash::of(content).as_bytes()[0] == blob.0.as_bytes()[0];
+    let mut all = (0_u32..).map(|number| Bytes::from(number.to_string()));
+    all.find(is_beside).unwrap()
+}
+
 fn tag(name: &str, blob: BlobRef, expires_ms: Option<i64>) -> Tag {
     Tag {
         name: name.parse().unwrap(),
@@ -121,14 +128,38 @@ fn a_tag_keeps_its_blob_until_it_expires_or_is_taken_away() {
 }
 
 #[test]
+fn a_tag_that_is_taken_from_one_blob_stays_on_the_others() {
+    check(Limits::default(), |store| async move {
+        let one = store.put(content(7)).await.unwrap().blob;
+        let other = store.put(beside(one)).await.unwrap().blob;
+        for tag in [
+            tag("keep", one, None),
+            tag("keep", other, None),
+            tag("too", one, None),
+        ] {
+            store.tag(tag).await.unwrap();
+        }
+        let keep: TagName = "keep".parse().unwrap();
+        assert_eq!(store.untag(keep, Some(one)).await.unwrap(), 1);
+        let left = [tag("keep", other, None), tag("too", one, None)];
+        assert_eq!(store.tags().await.unwrap(), left);
+    });
+}
+
+#[test]
 fn what_is_not_stored_cannot_be_tagged() {
     check(Limits::default(), |store| async move {
         let missing = BlobRef(Hash::of(b"never put"));
-        assert!(matches!(
-            store.tag(tag("keep", missing, None)).await,
-            Err(BlobError::NotFound(blob)) if blob == missing
-        ));
-        assert_eq!(store.tags().await.unwrap(), []);
+        let refused = async || {
+            assert!(matches!(
+                store.tag(tag("keep", missing, None)).await,
+                Err(BlobError::NotFound(blob)) if blob == missing
+            ));
+            assert_eq!(store.tags().await.unwrap(), []);
+        };
+        refused().await;
+        store.put(beside(missing)).await.unwrap();
+        refused().await;
     });
 }
 

@@ -264,7 +264,6 @@ fn read_format(root: &Folder, path: &Path) -> Result<bool, BlobError> {
 
 /// Writes the format file last of all, whole or not at all.
 fn write_format(root: &Folder, scratch: Folder) -> Result<(), Errno> {
-    temp::clean(&scratch)?;
     let mut file = TempFile::create(Arc::new(scratch))?;
     let write = writeln!(file.file(), "{FORMAT_WORD} {FORMAT}").and_then(|()| Folder::sync_file(file.file()));
     write.map_err(|source| Errno::from_io_error(&source).unwrap_or(Errno::IO))?;

@@ -310,10 +310,10 @@ fn hash_of(hasher: &blake3::Hasher) -> Hash {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{io::Write, path::Path};
 
     use super::*;
-    use crate::FsOptions;
+    use crate::{FsOptions, fs::layout};
 
     /// Memory that is used again holds what others read: none of that may be taken for the file's.
     #[test]
@@ -333,6 +333,22 @@ mod tests {
             assert!(content == expected, "{left}");
             assert_eq!(hash, Hash::of(&expected), "{left}");
         }
+    }
+
+    #[test]
+    fn what_a_disk_has_lost_is_told_from_what_it_does_not_give_just_now() {
+        let is_lost = |errno| is_lost(&layout::error("read a blob", Path::new("blobs"), errno));
+        assert!([Errno::IO, Errno::BADMSG].into_iter().all(is_lost));
+        #[cfg(target_os = "linux")]
+        assert!(is_lost(Errno::UCLEAN));
+        let other = [
+            Errno::ACCESS,
+            Errno::MFILE,
+            Errno::NOMEM,
+            Errno::ROFS,
+            Errno::STALE,
+        ];
+        assert!(!other.into_iter().any(is_lost));
     }
 
     /// From its first byte to its last.

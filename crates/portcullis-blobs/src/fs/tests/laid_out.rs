@@ -292,8 +292,10 @@ fn a_folder_in_the_store_that_others_can_write_to_is_made_private_or_refused() {
         // It takes root to give a folder away.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&folder, Some(1), None).unwrap();
+            fixture.leave("tmp", b"of somebody");
             let error = work().unwrap_err();
             assert!(matches!(error, BlobError::Insecure { .. }), "{name}: {error:?}");
+            assert_eq!(fixture.temp_files(), usize::from(name == "tmp"), "{name}");
             let named = folder.file_name().unwrap().to_str().unwrap();
             assert!(error.to_string().contains(named), "{error}");
             std::os::unix::fs::chown(&folder, Some(0), None).unwrap();
