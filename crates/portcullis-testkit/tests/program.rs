@@ -363,7 +363,9 @@ fn stderr_is_flooded_before_the_reply() {
     let mut server = Server::open(&Script::new("s").process(process).tool(flood));
     assert_eq!(server.text("t", "{}"), "after");
     server.stdin = None;
-    assert_eq!(server.errors.recv_timeout(DEADLINE).unwrap().len(), 1_148_576);
+    let errors = server.errors.recv_timeout(DEADLINE).unwrap();
+    assert_eq!(errors.len(), 1_148_576);
+    assert_eq!(errors.lines().next().map(str::len), Some(63), "64 with its end");
 }
 
 #[test]

@@ -267,7 +267,7 @@ impl Engine {
 
 /// Writes that many bytes to stderr, in lines of 64 bytes.
 pub(crate) fn flood_stderr(bytes: u64) {
-    let line: &[u8] = b"this line is of no use to anybody, and there are many more of it\n";
+    let line: &[u8; 64] = b"this line is of no use to anybody and there are many more of it\n";
     let mut stderr = io::stderr().lock();
     let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
     while left > 0 {

@@ -3,7 +3,7 @@ use std::{
     io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+        mpsc::{Receiver, SendError, Sender, channel},
     },
     thread,
 };
@@ -11,7 +11,7 @@ use std::{
 use super::message::JsonRpc;
 use crate::{Error, Script, engine::serve};
 
-/// How many lines wait for a client that does not read.
+/// How many lines wait for a client that has no stream open, and how many ids are remembered.
 const QUEUE: usize = 1_024;
 
 /// One run of the script: what it prints goes to the streams that clients hold open.
@@ -41,7 +41,8 @@ struct Stream {
     answers: Option<String>,
     /// Whether what is no reply can go there too: a single JSON body has no room for it.
     hears: bool,
-    lines: SyncSender<Line>,
+    /// As many as the script says, which has its bounds: a reply that found no room would be lost.
+    lines: Sender<Line>,
 }
 
 impl Session {
@@ -97,12 +98,11 @@ impl Session {
     /// The lines for the request of this raw id, or for one that only listens; `hears` says whether what is said
     /// meanwhile may come there too. They end where the session does.
     pub(super) fn listen(&self, answers: Option<&str>, hears: bool) -> Receiver<Line> {
-        let (lines, receiver) = sync_channel(QUEUE);
+        let (lines, receiver) = channel();
         let mut streams = self.streams();
         if hears {
-            // As many as a stream holds, at most.
             for bytes in streams.unheard.drain(..) {
-                let _ = lines.try_send(Line { bytes, last: false });
+                let _ = lines.send(Line { bytes, last: false });
             }
         }
         if !streams.over {
@@ -148,9 +148,9 @@ impl Session {
         }
         let mut line = Line { bytes, last: false };
         while let Some(at) = streams.open.iter().rposition(|stream| stream.hears) {
-            match streams.open.get(at).map(|stream| stream.lines.try_send(line)) {
+            match streams.open.get(at).map(|stream| stream.lines.send(line)) {
                 // Its client is gone.
-                Some(Err(TrySendError::Disconnected(unsent))) => {
+                Some(Err(SendError(unsent))) => {
                     streams.open.remove(at);
                     line = unsent;
                 }
@@ -183,7 +183,7 @@ impl Streams {
         }
         self.answered.extend(stream.answers);
         // A client that is gone does not miss it.
-        let _ = stream.lines.try_send(Line { bytes, last: true });
+        let _ = stream.lines.send(Line { bytes, last: true });
     }
 
     fn position(&self, is: impl Fn(Option<&str>) -> bool) -> Option<usize> {
@@ -228,5 +228,21 @@ mod tests {
         };
         assert_eq!(heard(first), [(reply(1), true)]);
         assert_eq!(heard(second), [(reply(1), false), (reply(2), true)]);
+    }
+
+    /// The script says more than its client reads meanwhile.
+    #[test]
+    fn a_reply_comes_after_however_much_was_said_before_it() {
+        let session = Session::start(&Script::new("s")).unwrap();
+        let said = 3 * QUEUE;
+        let lines = session.listen(Some("1"), true);
+        for _ in 0..said {
+            session.line(br#"{"jsonrpc":"2.0","method":"notifications/message"}"#.to_vec());
+        }
+        session.line(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_vec());
+        session.end();
+        let heard: Vec<_> = lines.iter().map(|line| line.last).collect();
+        assert_eq!(heard.len(), said + 1);
+        assert_eq!(heard.last(), Some(&true));
     }
 }

@@ -193,6 +193,73 @@ fn behaviours_nested_too_deep_are_refused() {
     );
 }
 
+/// A scripted server that waited, sent or looped without end would hang whoever tests with it.
+#[test]
+fn every_wait_size_and_count_has_a_limit() {
+    let check = |text: &str, expected: &str| match Script::from_json(text) {
+        Err(Error::TooMuch { field, .. }) => assert_eq!(field, expected, "{text}"),
+        other => panic!("{text}: {other:?}"),
+    };
+    for (behaviour, field) in [
+        (r#"{"image": {"bytes": 268435457}}"#, "bytes"),
+        (r#"{"audio": {"bytes": 268435457}}"#, "bytes"),
+        (r#"{"embedded_blob": {"bytes": 268435457}}"#, "bytes"),
+        (r#"{"twin": {"bytes": 268435457}}"#, "bytes"),
+        (r#"{"stderr": {"bytes": 268435457, "then": "echo"}}"#, "bytes"),
+        (r#"{"bad_reply": {"nesting": 1000001}}"#, "nesting"),
+        (r#"{"bad_reply": {"endless_line": 268435457}}"#, "endless_line"),
+        (r#"{"delay": {"ms": 600001, "then": "echo"}}"#, "ms"),
+        (r#"{"late_reply": {"ms": 600001, "then": "echo"}}"#, "ms"),
+        (
+            r#"{"ask": {"method": "a/b", "params": {}, "wait_ms": 600001}}"#,
+            "wait_ms",
+        ),
+        (
+            r#"{"notify": {"method": "a/b", "params": {}, "count": 1000001, "then": "echo"}}"#,
+            "count",
+        ),
+        (r#"{"list_changed": {"count": 1000001}}"#, "count"),
+        (
+            r#"{"progress": {"count": 1000001, "interval_ms": 0, "then": "echo"}}"#,
+            "count",
+        ),
+        (
+            r#"{"list_changed": {"count": 2, "interval_ms": 300001}}"#,
+            "count times interval_ms",
+        ),
+    ] {
+        // Also where something else comes first.
+        let recorded = format!(r#"{{"record": {{"file": "f", "then": {behaviour}}}}}"#);
+        for behaviour in [behaviour, &recorded] {
+            let tool = format!(r#"{{"tools": [{{"name": "t", "behaviour": {behaviour}}}]}}"#);
+            check(&tool, &format!("tools.t.{field}"));
+        }
+    }
+    for place in [
+        "at_start",
+        "before_handshake",
+        "after_handshake",
+        "before_list",
+        "per_message",
+    ] {
+        let noise = format!(r#"{{"noise": {{"{place}": ["log_line", {{"blank": 1000001}}]}}}}"#);
+        check(&noise, &format!("noise.{place}.blank"));
+    }
+    check(r#"{"handshake": {"after_ms": 600001}}"#, "handshake.after_ms");
+    check(
+        r#"{"listing": {"reply": {"after_ms": 600001}}}"#,
+        "listing.reply.after_ms",
+    );
+    check(
+        r#"{"process": {"stderr_bytes": 268435457}}"#,
+        "process.stderr_bytes",
+    );
+    check(
+        r#"{"process": {"descendants": [{"seconds": 3601}]}}"#,
+        "process.descendants.seconds",
+    );
+}
+
 #[test]
 fn nothing_limits_what_may_be_malformed() {
     let script = Script::new("x").tool(Tool::new("t", Behaviour::Echo).raw("{\"name\": null"));
