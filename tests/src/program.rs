@@ -3,7 +3,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel},
     thread,
 };
 
@@ -268,7 +268,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.ended.try_recv().is_err() {
+        // Once it was waited for, its number may be another's.
+        if self.ended.try_recv() == Err(TryRecvError::Empty) {
             let _ = kill_process(self.pid, Signal::KILL);
         }
     }
