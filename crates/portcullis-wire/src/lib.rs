@@ -21,8 +21,9 @@
 //! - Strings over [`Limits::max_string_bytes`] leave their line as they arrive, where somebody takes them
 //!   ([`Decoder::taking`]): what is then bounded is what stays. Whether they are JSON is checked on the way, and what is
 //!   wrong with one stays in the line. A raw newline ends every string.
-//! - Memory is bounded by [`Limits::max_line_bytes`] and the chunk at hand, as long as the frames are taken after
-//!   each chunk; time is linear in the bytes fed, whatever the size of the chunks.
+//! - Memory is bounded by [`Limits::max_line_bytes`], the chunk at hand and, where long strings are taken, one that is
+//!   not long yet, as long as the frames are taken after each chunk; time is linear in the bytes fed, whatever the size
+//!   of the chunks.
 //!
 //! Deliberately absent: IO, clocks, any async runtime, encoding, and what a result means. Which call an id belongs
 //! to is for the transport above to say.

@@ -78,7 +78,8 @@ impl LineBuffer {
         if needed > self.bytes.capacity() {
             // Doubling keeps the copying linear. The cap keeps one unfinished line from taking twice the limit; a
             // caller that leaves lines lying is past it.
-            let most = self.max_line_bytes.saturating_add(chunk.len());
+            let unfinished = self.max_line_bytes.saturating_add(self.open_bytes);
+            let most = unfinished.saturating_add(chunk.len());
             let cap = if needed <= most { most } else { usize::MAX };
             let wanted = self.bytes.capacity().saturating_mul(2).min(cap).max(needed);
             #[cfg(test)]

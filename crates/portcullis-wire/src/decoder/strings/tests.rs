@@ -390,6 +390,22 @@ fn memory_does_not_grow_with_a_string() {
     decoder.feed(b"\"]}\n");
     assert!(matches!(decoder.next_frame(), Some(Frame::Response { .. })));
     assert_eq!(decoder.taker().0, 2_000 * 65_536);
+
+    // Nor does one that begins where its line is as long as it may be, before it leaves.
+    let limits = Limits {
+        max_line_bytes: 1 << 20,
+        ..Limits::default()
+    };
+    let mut decoder = Decoder::taking(limits, Count::default());
+    decoder.feed(b"{");
+    decoder.feed(&vec![b' '; (1 << 20) - 2]);
+    decoder.feed(b"\"");
+    for _ in 0..15 {
+        decoder.feed(&[b'x'; 4_096]);
+        assert_eq!(decoder.next_frame(), None);
+        let capacity = decoder.lines.capacity();
+        assert!(capacity <= (1 << 20) + (64 << 10) + 4_096, "{capacity}");
+    }
 }
 
 fn any_text() -> impl Strategy<Value = String> {
