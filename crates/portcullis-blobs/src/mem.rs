@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{
     FutureExt, StreamExt,
     future::BoxFuture,
@@ -209,13 +209,13 @@ impl BlobStore for MemStore {
     fn put_stream<'a>(&'a self, mut content: ByteStream<'a>) -> BoxFuture<'a, Result<Stored, BlobError>> {
         async move {
             let mut room = self.inner.usage.reservation();
-            let mut whole = BytesMut::new();
+            let mut whole = Vec::new();
             while let Some(piece) = content.next().await {
                 let piece = piece.map_err(BlobError::Source)?;
                 room.grow(piece.len() as u64)?;
                 whole.extend_from_slice(&piece);
             }
-            self.insert(whole.freeze(), Some(room))
+            self.insert(as_it_is(whole), Some(room))
         }
         .boxed()
     }
@@ -366,8 +366,16 @@ impl BlobWriter for MemWriter {
         if is_broken {
             return Err(BlobError::broken_writer());
         }
-        session.inner.insert(session.number, content.into(), Some(room))
+        session
+            .inner
+            .insert(session.number, as_it_is(content), Some(room))
     }
+}
+
+/// What has grown piece by piece, without the room for as much again that it may have.
+fn as_it_is(mut content: Vec<u8>) -> Bytes {
+    content.shrink_to_fit();
+    content.into()
 }
 
 impl fmt::Debug for MemWriter {
@@ -383,6 +391,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[tokio::test]
+    async fn content_takes_no_more_memory_than_it_is_long() {
+        let store = MemStore::default();
+        let mut writer = store.writer().unwrap();
+        (0..11).for_each(|_| writer.write(&[7; 1_000]).unwrap());
+        let written = writer.publish().unwrap().blob;
+        let pieces = stream::iter((0..11).map(|_| Ok(Bytes::from(vec![8; 1_000])))).boxed();
+        let streamed = store.put_stream(pieces).await.unwrap().blob;
+        let both = [
+            store.get(written).await.unwrap(),
+            store.get(streamed).await.unwrap(),
+        ];
+        drop(store);
+        for content in both {
+            assert_eq!(content.try_into_mut().unwrap().capacity(), 11_000);
+        }
+    }
 
     /// With whatever keeps a blob for a while, the collection that saw it unneeded before is forgotten.
     #[tokio::test]
