@@ -21,14 +21,18 @@ pub type ByteStream<'a> = BoxStream<'a, io::Result<Bytes>>;
 /// What keeps a blob: each handle is a session, and what was put through it, or found there by a put, stays at
 /// least until the handle and all that it started are gone. A [`Tag`] keeps it longer. What neither keeps is
 /// collected once its retention is over, by [`gc`](BlobStore::gc).
+///
+/// Where the medium does not do what is asked, each method may end in [`BlobError::Io`], [`BlobError::Forbidden`] or
+/// [`BlobError::Insecure`], and in [`BlobError::NoRuntime`] where the store needs a runtime and none is there. What else
+/// it may end in, it says itself.
 pub trait BlobStore: Send + Sync + fmt::Debug {
     /// Stores `content`. Where it exists already it is not stored again, and [`Stored::existed`] says so.
     ///
     /// # Errors
     ///
     /// [`BlobError::TooLarge`], [`BlobError::Quota`] and [`BlobError::TooMany`] by the store's [`Limits`];
-    /// [`BlobError::Full`], [`BlobError::NotWritable`], [`BlobError::Forbidden`] and [`BlobError::Io`] by its medium; [`BlobError::Busy`]
-    /// where another process keeps it locked; [`BlobError::NoRuntime`] where the store needs a runtime and none is there.
+    /// [`BlobError::Full`] and [`BlobError::NotWritable`] by its medium; [`BlobError::Busy`] where another process keeps it
+    /// locked, and [`BlobError::Corrupt`] where something keeps putting another file in its place.
     fn put(&self, content: Bytes) -> BoxFuture<'_, Result<Stored, BlobError>>;
 
     /// Stores what `content` yields, holding no more of it in memory than a fixed window and its own pieces.
@@ -51,7 +55,7 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`BlobError::NotFound`]; [`BlobError::Corrupt`] when what is stored is not what the name says;
-    /// [`BlobError::TooLarge`], [`BlobError::Memory`] and [`BlobError::Io`].
+    /// [`BlobError::TooLarge`] and [`BlobError::Memory`].
     fn get(&self, blob: BlobRef) -> BoxFuture<'_, Result<Bytes, BlobError>>;
 
     /// The bytes of `blob` in `range`, checked against its name before one of them is returned. That reads and
@@ -66,7 +70,7 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// [`BlobError::NotFound`], [`BlobError::Corrupt`] and [`BlobError::Io`], here and from the stream.
+    /// [`BlobError::NotFound`] and [`BlobError::Corrupt`], here and from the stream.
     fn get_stream(&self, blob: BlobRef) -> BoxFuture<'_, Result<BlobReader, BlobError>>;
 
     /// Reads `blob` to its end, and gives its size in bytes when all of it is as it was put.
@@ -105,7 +109,7 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// [`BlobError::NotWritable`], [`BlobError::Forbidden`] and [`BlobError::Io`].
+    /// [`BlobError::NotWritable`].
     fn untag(&self, name: TagName, blob: Option<BlobRef>) -> BoxFuture<'_, Result<u64, BlobError>>;
 
     /// All tags, those that have expired included, in the order of their names.
@@ -120,8 +124,8 @@ pub trait BlobStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// [`BlobError::NoLocks`] where processes cannot be told apart, so that nothing may be removed;
-    /// [`BlobError::NotWritable`], [`BlobError::Forbidden`] and [`BlobError::Io`].
+    /// [`BlobError::NoLocks`] where processes cannot be told apart, so that nothing may be removed, and
+    /// [`BlobError::NotWritable`].
     fn gc(&self, options: GcOptions) -> BoxFuture<'_, Result<GcReport, BlobError>>;
 
     /// What the store holds.
