@@ -7,8 +7,8 @@ use std::sync::{
 
 use futures::future::BoxFuture;
 use portcullis::{
-    ApprovalHandler, ApprovalRequest, Document, ElicitationHandler, ElicitationReply, ElicitationRequest,
-    Event, Hash, HookAnswer, Hub, PersonAnswer, PolicyFile, ServerId,
+    ApprovalHandler, ApprovalRequest, DecidedBy, Document, ElicitationHandler, ElicitationReply,
+    ElicitationRequest, Event, Hash, HookAnswer, Hub, PersonAnswer, PolicyFile, ReloadOutcome, ServerId,
 };
 use portcullis_e2e::Folder;
 use portcullis_testkit::{Behaviour, Script, Tool, pseudo_random};
@@ -74,7 +74,7 @@ async fn check(
     tool: &str,
     hook: HookAnswer,
     person: PersonAnswer,
-    outcome: Result<&str, &str>,
+    outcome: Result<DecidedBy, &str>,
     persons: usize,
 ) {
     let folder = Folder::new();
@@ -126,12 +126,12 @@ async fn check(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_asked_call_runs_when_the_handler_says_yes() {
     let no = || PersonAnswer::Deny("not today".to_owned());
-    check("write", HookAnswer::Allow, no(), Ok("hook"), 0).await;
+    check("write", HookAnswer::Allow, no(), Ok(DecidedBy::Hook), 0).await;
     check(
         "write",
         HookAnswer::NoOpinion,
         PersonAnswer::Allow,
-        Ok("person"),
+        Ok(DecidedBy::Person),
         1,
     )
     .await;
@@ -164,7 +164,14 @@ async fn what_always_asks_only_a_person_can_allow() {
         1,
     )
     .await;
-    check("burn", HookAnswer::Allow, PersonAnswer::Allow, Ok("person"), 1).await;
+    check(
+        "burn",
+        HookAnswer::Allow,
+        PersonAnswer::Allow,
+        Ok(DecidedBy::Person),
+        1,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -262,7 +269,7 @@ async fn what_one_hub_trusted_holds_for_the_next() {
 async fn an_approval_for_a_while_holds_in_the_next_hub() {
     let folder = Folder::new();
     let asked = Arc::new(AtomicUsize::new(0));
-    for by in ["person", "stored-approval"] {
+    for by in [DecidedBy::Person, DecidedBy::StoredApproval] {
         let desk = Desk {
             hook: HookAnswer::NoOpinion,
             person: PersonAnswer::AllowFor,
@@ -302,7 +309,7 @@ async fn policies_of_a_folder_take_over_in_a_running_hub() {
     let told = tokio::time::timeout(portcullis_e2e::DEADLINE, told)
         .await
         .unwrap();
-    assert_eq!(told, "taken");
+    assert_eq!(told, ReloadOutcome::Taken);
     let error = hub.call("mcp.notes.read", &json!({})).await.unwrap_err();
     assert_eq!(error.code(), "denied");
     hub.shutdown().await.unwrap();

@@ -1,5 +1,5 @@
-//! docs/events.md says what the code says: it is written from the comments of the router's `Event`, and this test fails
-//! on drift.
+//! docs/events.md says what the code says: it is written from the comments of the router's `Event` and of the sets of
+//! words in it, and this test fails on drift.
 
 #![expect(
     clippy::disallowed_methods,
@@ -8,7 +8,7 @@
 
 use std::fs;
 
-use syn::{Attribute, Expr, ExprLit, Fields, File, Item, ItemEnum, Lit, Meta};
+use syn::{Attribute, Expr, ExprLit, Field, Fields, Item, ItemEnum, Lit, LitStr, Meta, Type, Variant};
 
 use crate::workspace::Root;
 
@@ -16,10 +16,11 @@ const HEAD: &str = "# Events
 
 What happens in a hub, as `Hub::events` tells it and `portcullis demo --format json` prints it: one line of JSON each.
 Every event has `seq`, which counts from 1 in each hub, without gaps; `at_ms`, milliseconds since the Unix epoch; and
-`event`, its kind. The kinds are stable. Arguments and results never stand in an event; hashes and references do.
+`event`, its kind. The kinds are stable, and so are the words that a field is told to have: there are no others.
+Arguments and results never stand in an event; hashes and references do.
 
-This page is generated from `crates/portcullis-router/src/event.rs`; `cargo test -p xtask` writes nothing and fails where
-the two differ, and `PORTCULLIS_BLESS=1 cargo test -p xtask` writes it.
+This page is generated from `crates/portcullis-router/src/event.rs` and `event/word.rs` beside it; `cargo test -p xtask`
+writes nothing and fails where they differ, and `PORTCULLIS_BLESS=1 cargo test -p xtask` writes it.
 ";
 
 /// What stands in comments of that kind, as one line.
@@ -36,32 +37,80 @@ fn comment(attributes: &[Attribute]) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// The name that serde gives, and whether the field may be left out.
-fn serde(attributes: &[Attribute]) -> (Option<String>, bool) {
-    let (mut name, mut is_left_out) = (None, false);
+/// What serde is told of a variant or a field.
+#[derive(Default)]
+struct Serde {
+    name: Option<String>,
+    is_left_out: bool,
+    is_untagged: bool,
+}
+
+fn serde(attributes: &[Attribute]) -> Serde {
+    let mut told = Serde::default();
     for attribute in attributes
         .iter()
         .filter(|attribute| attribute.path().is_ident("serde"))
     {
         let parsed = attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("rename") {
-                name = Some(meta.value()?.parse::<syn::LitStr>()?.value());
+                told.name = Some(meta.value()?.parse::<LitStr>()?.value());
+            } else if meta.path.is_ident("untagged") {
+                told.is_untagged = true;
             } else {
-                is_left_out |= meta.path.is_ident("skip_serializing_if");
-                let _: Option<syn::LitStr> = meta.value()?.parse().ok();
+                told.is_left_out |= meta.path.is_ident("skip_serializing_if");
+                let _: Option<LitStr> = meta.value()?.parse().ok();
             }
             Ok(())
         });
         parsed.unwrap();
     }
-    (name, is_left_out)
+    told
 }
 
-fn page(events: &ItemEnum) -> String {
+/// The set of words that a field is of, if it is of one.
+fn words_of<'a>(field: &Field, words: &'a [ItemEnum]) -> Option<&'a ItemEnum> {
+    let Type::Path(path) = &field.ty else { return None };
+    let name = &path.path.segments.last()?.ident;
+    words.iter().find(|set| set.ident == *name)
+}
+
+/// The words of a set as they are written, each with what it means.
+fn told(set: &ItemEnum) -> String {
+    let words: Vec<_> = set.variants.iter().map(word).collect();
+    match words.as_slice() {
+        [all @ .., last] => format!("{} or {last}", all.join(", ")),
+        [] => panic!("`{}` has no words", set.ident),
+    }
+}
+
+fn word(variant: &Variant) -> String {
+    let meaning = comment(&variant.attrs);
+    let meaning = meaning.trim_end_matches('.');
+    let (first, rest) = meaning.split_at(1);
+    let meaning = first.to_lowercase() + rest;
+    if serde(&variant.attrs).is_untagged {
+        return meaning;
+    }
+    format!("`{}` ({meaning})", kebab_case(&variant.ident.to_string()))
+}
+
+/// As serde's `kebab-case`, which each set of words asks for.
+fn kebab_case(name: &str) -> String {
+    let mut kebab = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !kebab.is_empty() {
+            kebab.push('-');
+        }
+        kebab.extend(letter.to_lowercase());
+    }
+    kebab
+}
+
+fn page(events: &ItemEnum, words: &[ItemEnum]) -> String {
     let mut page = HEAD.to_owned();
     for variant in &events.variants {
         let kind = serde(&variant.attrs)
-            .0
+            .name
             .unwrap_or_else(|| panic!("`{}` has no name", variant.ident));
         let meaning = comment(&variant.attrs);
         page.push_str(&format!(
@@ -71,10 +120,15 @@ fn page(events: &ItemEnum) -> String {
             panic!("`{kind}` has no names for its fields")
         };
         for field in &fields.named {
-            let (name, is_left_out) = serde(&field.attrs);
+            let Serde {
+                name, is_left_out, ..
+            } = serde(&field.attrs);
             let name = name.or_else(|| Some(field.ident.as_ref()?.to_string())).unwrap();
-            let meaning = comment(&field.attrs);
+            let mut meaning = comment(&field.attrs);
             assert!(!meaning.is_empty(), "`{kind}.{name}`");
+            if let Some(set) = words_of(field, words) {
+                meaning = format!("{}: {}.", meaning.trim_end_matches('.'), told(set));
+            }
             let optional = if is_left_out { " (not always there)" } else { "" };
             page.push_str(&format!("| `{name}`{optional} | {meaning} |\n"));
         }
@@ -85,13 +139,20 @@ fn page(events: &ItemEnum) -> String {
 #[test]
 fn the_page_is_the_code() {
     let root = Root::of_this_checkout().unwrap();
-    let text = fs::read_to_string(root.join("crates/portcullis-router/src/event.rs")).unwrap();
-    let file: File = syn::parse_file(&text).unwrap();
-    let events = file.items.iter().find_map(|item| match item {
-        Item::Enum(found) if found.ident == "Event" => Some(found),
-        _ => None,
-    });
-    let page = page(events.unwrap());
+    let enums = |path: &str| -> Vec<ItemEnum> {
+        let text = fs::read_to_string(root.join(path)).unwrap();
+        let items = syn::parse_file(&text).unwrap().items.into_iter();
+        items
+            .filter_map(|item| match item {
+                Item::Enum(found) => Some(found),
+                _ => None,
+            })
+            .collect()
+    };
+    let events = enums("crates/portcullis-router/src/event.rs");
+    let events = events.iter().find(|found| found.ident == "Event").unwrap();
+    let words = enums("crates/portcullis-router/src/event/word.rs");
+    let page = page(events, &words);
     let path = root.join("docs/events.md");
     if std::env::var_os("PORTCULLIS_BLESS").is_some() {
         fs::write(&path, &page).unwrap();

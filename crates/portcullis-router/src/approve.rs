@@ -17,17 +17,10 @@ use crate::{
     clock,
     dispatch::{Call, Decided, Dispatch},
     error::CallError,
-    event::Event,
+    event::{AnsweredBy, ApprovalAnswer, DecidedBy, Event},
     pins::chain,
     policy_folder::PolicyFolder,
 };
-
-/// Who decided, as events name them.
-pub(crate) const POLICIES: &str = "policies";
-const HOOK: &str = "hook";
-const PERSON: &str = "person";
-const STORED: &str = "stored-approval";
-const NOBODY: &str = "nobody";
 
 /// How long the state may take for one approval, other processes that hold it included.
 const STATE_WITHIN: Duration = Duration::from_secs(5);
@@ -40,7 +33,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30 * 24 * 3_600);
 pub(crate) struct Grant {
     definition: Arc<str>,
     policy_digest: Hash,
-    pub(crate) by: &'static str,
+    pub(crate) by: DecidedBy,
 }
 
 /// What is told of an approval beside the answer.
@@ -72,9 +65,10 @@ impl Grant {
     /// Whether it lets this call of `tool` run.
     pub(crate) fn holds(&self, tool: &CatalogTool, decided: &Decided) -> bool {
         let may = match self.by {
-            PERSON => true,
-            STORED => decided.explanation.decision.code == ReasonCode::AskByPolicy,
-            _ => decided.explanation.decision.approver == Some(Approver::PersonOrHook),
+            DecidedBy::Person => true,
+            DecidedBy::StoredApproval => decided.explanation.decision.code == ReasonCode::AskByPolicy,
+            DecidedBy::Hook => decided.explanation.decision.approver == Some(Approver::PersonOrHook),
+            DecidedBy::Policies => false,
         };
         may && self.definition == tool.definition && self.policy_digest == decided.policies.digest()
     }
@@ -94,7 +88,7 @@ impl Dispatch {
                 // To find it takes time, while others hold the state, and it may have ended in that.
                 if let Some(approval) = found.filter(|found| found.holds_at(clock::unix_ms())) {
                     tracing::debug!(approval = approval.id, "an approval that is kept holds");
-                    call.grant = Some(grant(tool, decided, STORED));
+                    call.grant = Some(grant(tool, decided, DecidedBy::StoredApproval));
                 }
             }
             // Then somebody is asked.
@@ -112,7 +106,12 @@ impl Dispatch {
         decided: Decided,
     ) -> Result<(), CallError> {
         let Some(handler) = self.options.approval.clone() else {
-            self.tell_approval(call, "unanswered", NOBODY, Told::default());
+            self.tell_approval(
+                call,
+                ApprovalAnswer::Unanswered,
+                AnsweredBy::Nobody,
+                Told::default(),
+            );
             return Err(call.needs_approval(decided.explanation));
         };
         let until = Instant::now() + self.options.keeping.approval_wait.min(LONGEST_WAIT);
@@ -137,10 +136,12 @@ impl Dispatch {
             .unwrap_or(HookAnswer::NoOpinion);
         let may_allow = decided.explanation.decision.approver == Some(Approver::PersonOrHook);
         match hook {
-            HookAnswer::Deny(reason) => return Err(self.refused(call, HOOK, reason, decided.explanation)),
+            HookAnswer::Deny(reason) => {
+                return Err(self.refused(call, AnsweredBy::Hook, reason, decided.explanation));
+            }
             HookAnswer::Allow if may_allow => {
-                call.grant = Some(grant(tool, &decided, HOOK));
-                self.tell_approval(call, "approved", HOOK, Told::default());
+                call.grant = Some(grant(tool, &decided, DecidedBy::Hook));
+                self.tell_approval(call, ApprovalAnswer::Approved, AnsweredBy::Hook, Told::default());
                 return Ok(());
             }
             HookAnswer::Allow | HookAnswer::NoOpinion => {}
@@ -151,13 +152,20 @@ impl Dispatch {
         }
         match self.person(call, tool, &handler, &request, swaps, until).await {
             None => Ok(()),
-            Some(PersonAnswer::Deny(reason)) => Err(self.refused(call, PERSON, reason, decided.explanation)),
+            Some(PersonAnswer::Deny(reason)) => {
+                Err(self.refused(call, AnsweredBy::Person, reason, decided.explanation))
+            }
             Some(PersonAnswer::Nobody) => {
-                self.tell_approval(call, "unanswered", NOBODY, Told::default());
+                self.tell_approval(
+                    call,
+                    ApprovalAnswer::Unanswered,
+                    AnsweredBy::Nobody,
+                    Told::default(),
+                );
                 Err(call.needs_approval(decided.explanation))
             }
             Some(answer) => {
-                call.grant = Some(grant(tool, &decided, PERSON));
+                call.grant = Some(grant(tool, &decided, DecidedBy::Person));
                 let mut told = Told {
                     person: Some(handler.name()),
                     ..Told::default()
@@ -167,7 +175,7 @@ impl Dispatch {
                     PersonAnswer::AllowAlways => self.write_always(request.always, &mut told).await,
                     _ => {}
                 }
-                self.tell_approval(call, "approved", PERSON, told);
+                self.tell_approval(call, ApprovalAnswer::Approved, AnsweredBy::Person, told);
                 Ok(())
             }
         }
@@ -278,16 +286,17 @@ impl Dispatch {
     fn refused(
         &self,
         call: &Call,
-        by: &'static str,
+        by: AnsweredBy,
         reason: String,
         explanation: Box<Explanation>,
     ) -> CallError {
-        let person = (by == PERSON).then(|| self.options.approval.as_ref().map(|handler| handler.name()));
+        let person =
+            (by == AnsweredBy::Person).then(|| self.options.approval.as_ref().map(|handler| handler.name()));
         let told = Told {
             person: person.flatten(),
             ..Told::default()
         };
-        self.tell_approval(call, "refused", by, told);
+        self.tell_approval(call, ApprovalAnswer::Refused, by, told);
         CallError::Refused {
             capability: call.capability.clone(),
             by,
@@ -296,7 +305,7 @@ impl Dispatch {
         }
     }
 
-    fn tell_approval(&self, call: &Call, answer: &'static str, by: &'static str, told: Told) {
+    fn tell_approval(&self, call: &Call, answer: ApprovalAnswer, by: AnsweredBy, told: Told) {
         self.events.tell(Event::Approval {
             call: call.number,
             capability: call.capability.clone(),
@@ -313,12 +322,14 @@ impl Dispatch {
 impl Call {
     /// Whether an approval that is kept lets it run.
     pub(crate) fn runs_by_what_is_kept(&self) -> bool {
-        self.grant.as_ref().is_some_and(|grant| grant.by == STORED)
+        self.grant
+            .as_ref()
+            .is_some_and(|grant| grant.by == DecidedBy::StoredApproval)
     }
 
     /// Has an approval that is kept looked for anew: it may have ended, or have been taken back.
     pub(crate) fn forget_what_is_kept(&mut self) {
-        self.grant.take_if(|grant| grant.by == STORED);
+        self.grant.take_if(|grant| grant.by == DecidedBy::StoredApproval);
     }
 
     /// What an approval of this call is bound to.
@@ -335,7 +346,7 @@ impl Call {
     }
 }
 
-fn grant(tool: &CatalogTool, decided: &Decided, by: &'static str) -> Grant {
+fn grant(tool: &CatalogTool, decided: &Decided, by: DecidedBy) -> Grant {
     Grant {
         definition: Arc::clone(&tool.definition),
         policy_digest: decided.policies.digest(),

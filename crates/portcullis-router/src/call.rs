@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use portcullis_types::{AgentId, CapabilityId, Decision, Tier};
 
-use crate::shape::ShapedResult;
+use crate::{event::DecidedBy, shape::ShapedResult};
 
 /// A call, as a host asks for it.
 #[derive(Debug, Clone)]
@@ -39,8 +39,8 @@ pub struct CallOutcome {
     pub result: ShapedResult,
     /// The decision that it ran under.
     pub decision: Decision,
-    /// `hook`, `person` or `stored-approval`, where somebody approved it.
-    pub approved_by: Option<&'static str>,
+    /// Who approved it, where the policies ask.
+    pub approved_by: Option<DecidedBy>,
     /// From its arrival to its end.
     pub duration: Duration,
 }

@@ -1,6 +1,7 @@
 //! The codes of calls that have no result.
 
 use portcullis_supervisor::CallFault;
+use serde::{Serialize, Serializer};
 
 use crate::CallError;
 
@@ -55,6 +56,12 @@ impl CallCode {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.describe().0
+    }
+}
+
+impl Serialize for CallCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 

@@ -24,12 +24,13 @@ use tokio::{
 
 use crate::{
     admission::Admission,
-    approve::{Grant, POLICIES},
+    approve::Grant,
     call::{CallOutcome, CallRequest},
+    call_code::CallCode,
     catalog::{Catalog, CatalogTool},
     clock,
     error::CallError,
-    event::{Event, EventBus},
+    event::{CallEnd, DecidedBy, Event, EventBus},
     pins::{PinStanding, Pinning},
     policies::Policies,
     router::{RouterMessage, RouterOptions},
@@ -339,7 +340,7 @@ impl Dispatch {
             arguments_hash: call.arguments_hash,
             decision: decided.explanation.clone(),
             policy_digest: decided.policies.digest(),
-            by: call.granted_by(tool, &decided).unwrap_or(POLICIES),
+            by: call.granted_by(tool, &decided).unwrap_or(DecidedBy::Policies),
         });
         decided
     }
@@ -388,14 +389,18 @@ impl Ending<'_> {
     fn tell(&mut self, result: &Result<CallOutcome, CallError>) {
         match result {
             Ok(done) => {
-                let outcome = if done.result.is_error { "tool-error" } else { "ok" };
+                let outcome = if done.result.is_error {
+                    CallEnd::ToolError
+                } else {
+                    CallEnd::Ok
+                };
                 self.event(outcome, None, Some(&done.result));
             }
-            Err(error) => self.event(error.code(), error.without_content(), None),
+            Err(error) => self.event(CallEnd::Failed(error.into()), error.without_content(), None),
         }
     }
 
-    fn event(&mut self, outcome: &'static str, error: Option<String>, result: Option<&ShapedResult>) {
+    fn event(&mut self, outcome: CallEnd, error: Option<String>, result: Option<&ShapedResult>) {
         self.told = true;
         self.events.tell(Event::ToolResult {
             call: self.number,
@@ -413,7 +418,8 @@ impl Ending<'_> {
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if !self.told {
-            self.event("cancelled", Some("the caller no longer waits".to_owned()), None);
+            let why = "the caller no longer waits".to_owned();
+            self.event(CallEnd::Failed(CallCode::Cancelled), Some(why), None);
         }
     }
 }
@@ -425,7 +431,7 @@ impl Call {
     }
 
     /// Who let it run, where the policies ask.
-    fn granted_by(&self, tool: &CatalogTool, decided: &Decided) -> Option<&'static str> {
+    fn granted_by(&self, tool: &CatalogTool, decided: &Decided) -> Option<DecidedBy> {
         let asks = decided.explanation.decision.answer == Answer::Ask;
         let grant = self
             .grant

@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::{
     approval::ElicitationHandler,
-    event::{Event, EventBus},
+    event::{ElicitationAnswer, ElicitationMode, Event, EventBus},
     policies::Policies,
     router::RouterOptions,
 };
@@ -57,8 +57,8 @@ impl ElicitationResponder for PermittedElicitation {
     fn respond(&self, server: ServerId, request: ElicitationRequest) -> BoxFuture<'_, ElicitationReply> {
         Box::pin(async move {
             let (mode, host) = match &request {
-                ElicitationRequest::Form { .. } => ("form", String::new()),
-                ElicitationRequest::Url { url, .. } => ("url", host_of(url)),
+                ElicitationRequest::Form { .. } => (ElicitationMode::Form, String::new()),
+                ElicitationRequest::Url { url, .. } => (ElicitationMode::Url, host_of(url)),
             };
             let transport = self.transports.get(&server).copied().unwrap_or("stdio");
             let decision = self.policies.current().decide_elicitation(&ElicitationQuestion {
@@ -68,39 +68,36 @@ impl ElicitationResponder for PermittedElicitation {
                 source: Source::Mcp,
                 server: &server,
                 transport,
-                mode,
+                mode: &mode.to_string(),
                 host: &host,
             });
             let mut told = Told {
                 events: &self.events,
                 server: server.clone(),
                 mode,
-                answer: UNANSWERED,
+                answer: ElicitationAnswer::Unanswered,
             };
-            let (answer, reply) = if decision.answer == Answer::Allow {
-                match self.handler.elicit(server.clone(), request).await {
-                    ElicitationReply::Decline => ("declined", ElicitationReply::Decline),
-                    ElicitationReply::Cancel => ("cancelled", ElicitationReply::Cancel),
-                    accepted => ("accepted", accepted),
-                }
-            } else {
-                ("forbidden", ElicitationReply::Decline)
+            if decision.answer != Answer::Allow {
+                told.answer = ElicitationAnswer::Forbidden;
+                return ElicitationReply::Decline;
+            }
+            let reply = self.handler.elicit(server, request).await;
+            told.answer = match reply {
+                ElicitationReply::Accept(_) => ElicitationAnswer::Accepted,
+                ElicitationReply::Decline => ElicitationAnswer::Declined,
+                ElicitationReply::Cancel => ElicitationAnswer::Cancelled,
             };
-            told.answer = answer;
             reply
         })
     }
 }
 
-/// How a question ended that nobody answered in time, or whose call was over first.
-const UNANSWERED: &str = "unanswered";
-
 /// Tells how a question ended, also where nobody waits for its answer any more.
 struct Told<'a> {
     events: &'a EventBus,
     server: ServerId,
-    mode: &'static str,
-    answer: &'static str,
+    mode: ElicitationMode,
+    answer: ElicitationAnswer,
 }
 
 impl Drop for Told<'_> {

@@ -6,7 +6,7 @@ use portcullis_supervisor::{CallFault, SupervisorError};
 use portcullis_types::{CapabilityId, Decision, ParseError, ServerId};
 use thiserror::Error;
 
-use crate::{CallCode, shape::ShapeError};
+use crate::{CallCode, event::AnsweredBy, shape::ShapeError};
 
 /// Why the router cannot be started or stopped.
 #[derive(Debug, Error)]
@@ -68,8 +68,8 @@ pub enum CallError {
     Refused {
         /// What was asked for.
         capability: CapabilityId,
-        /// `hook` or `person`.
-        by: &'static str,
+        /// The hook or a person.
+        by: AnsweredBy,
         /// What they gave as reason.
         reason: String,
         /// The decision that was asked about.

@@ -1,13 +1,20 @@
+mod word;
+
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use portcullis_egress::{EgressOutcome, EgressRecord};
+use portcullis_egress::{EgressOutcome, EgressRecord, RefusalCode};
 use portcullis_policy::Explanation;
 use portcullis_types::{AgentId, CapabilityId, Hash, PolicyRef, ServerId, Tier};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::sync::broadcast;
+
+pub use self::word::{
+    AnsweredBy, ApprovalAnswer, CallEnd, ConnectionOutcome, DecidedBy, ElicitationAnswer, ElicitationMode,
+    PinChange, ReloadOutcome,
+};
 
 use crate::{
     clock,
@@ -75,8 +82,8 @@ pub enum Event {
         decision: Box<Explanation>,
         /// Which policies were in force.
         policy_digest: Hash,
-        /// Who decided: `policies`, or where those ask, whoever let it run: `hook`, `person` or `stored-approval`.
-        by: &'static str,
+        /// Who decided.
+        by: DecidedBy,
     },
     /// Somebody was asked.
     #[serde(rename = "approval")]
@@ -85,10 +92,10 @@ pub enum Event {
         call: u64,
         /// What is to be called.
         capability: CapabilityId,
-        /// `approved`, `refused` or `unanswered`.
-        answer: &'static str,
-        /// `hook`, `person` or `nobody`.
-        by: &'static str,
+        /// What came of it.
+        answer: ApprovalAnswer,
+        /// Who answered.
+        by: AnsweredBy,
         /// The person's name.
         #[serde(skip_serializing_if = "Option::is_none")]
         person: Option<String>,
@@ -106,9 +113,8 @@ pub enum Event {
     /// The folder of policies was read again.
     #[serde(rename = "policy.reload")]
     PolicyReload {
-        /// `taken`; `refused` where something is wrong and the policies in force stay; `restored` where what was
-        /// refused is again what is in force.
-        outcome: &'static str,
+        /// What became of it.
+        outcome: ReloadOutcome,
         /// Which policies are in force now.
         policy_digest: Hash,
         /// Which were before.
@@ -126,9 +132,8 @@ pub enum Event {
     Pin {
         /// Which server.
         server: ServerId,
-        /// `recorded` where they are trusted as they were seen first, `new` and `changed` where a person is needed,
-        /// `approved` where one trusted them, `unknown` where it cannot be told and their calls are denied.
-        state: &'static str,
+        /// How they stand.
+        state: PinChange,
         /// Which, and what they are.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pins: Vec<PinnedTool>,
@@ -153,8 +158,8 @@ pub enum Event {
         call: u64,
         /// What was called.
         capability: CapabilityId,
-        /// `ok`, `tool-error`, or the code of the error.
-        outcome: &'static str,
+        /// How.
+        outcome: CallEnd,
         /// What went wrong, for people.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
@@ -177,8 +182,8 @@ pub enum Event {
         server: ServerId,
         /// `scheme://host:port`.
         target: String,
-        /// `allowed`, `refused`, or `failed` where it was allowed and not made.
-        outcome: &'static str,
+        /// What became of it.
+        outcome: ConnectionOutcome,
         /// The rule that allowed it.
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
@@ -188,9 +193,9 @@ pub enum Event {
         /// The proxy that it went through, as `scheme://host:port`; the address is the proxy's then.
         #[serde(skip_serializing_if = "Option::is_none")]
         proxy: Option<String>,
-        /// The code of the refusal.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        code: Option<&'static str>,
+        /// The code of the refusal, as docs/egress.md lists them.
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "refusal_code")]
+        code: Option<RefusalCode>,
         /// Why it was refused or failed, for people.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -200,11 +205,10 @@ pub enum Event {
     Elicitation {
         /// Which server.
         server: ServerId,
-        /// `form` or `url`.
-        mode: &'static str,
-        /// `accepted`, `declined`, `cancelled`, `forbidden` where the policies say no, or `unanswered` where nobody
-        /// answered in time or its call was over first.
-        answer: &'static str,
+        /// In which way.
+        mode: ElicitationMode,
+        /// How it ended.
+        answer: ElicitationAnswer,
     },
 }
 
@@ -225,9 +229,12 @@ impl Event {
     /// What a server's HTTP client tells.
     pub(crate) fn egress(server: ServerId, record: EgressRecord) -> Self {
         let (outcome, code, reason) = match record.outcome {
-            EgressOutcome::Allowed => ("allowed", None, None),
-            EgressOutcome::Refused(refusal) => ("refused", Some(refusal.code()), Some(refusal.to_string())),
-            EgressOutcome::Failed(why) => ("failed", None, Some(why)),
+            EgressOutcome::Allowed => (ConnectionOutcome::Allowed, None, None),
+            EgressOutcome::Refused(refusal) => {
+                let why = refusal.to_string();
+                (ConnectionOutcome::Refused, Some(refusal.kind()), Some(why))
+            }
+            EgressOutcome::Failed(why) => (ConnectionOutcome::Failed, None, Some(why)),
         };
         Self::Egress {
             server,
@@ -240,6 +247,10 @@ impl Event {
             reason,
         }
     }
+}
+
+fn refusal_code<S: Serializer>(code: &Option<RefusalCode>, serializer: S) -> Result<S::Ok, S::Error> {
+    code.map(RefusalCode::as_str).serialize(serializer)
 }
 
 /// Where events go. Cheap to clone; telling never waits.
@@ -311,55 +322,4 @@ impl EventStream {
 }
 
 #[cfg(test)]
-mod tests {
-    use portcullis_egress::EgressRules;
-
-    use super::*;
-
-    #[test]
-    fn a_refused_connection_is_one_line_that_says_why() {
-        let refusal = EgressRules::default()
-            .check_resolved("a.test", "10.0.0.1".parse().unwrap())
-            .unwrap_err();
-        let record = EgressRecord {
-            target: "https://a.test:443".to_owned(),
-            rule: None,
-            address: None,
-            proxy: None,
-            outcome: EgressOutcome::Refused(refusal.clone()),
-        };
-        let json = serde_json::to_value(Event::egress("s".parse().unwrap(), record)).unwrap();
-        let expected = serde_json::json!({
-            "event": "egress",
-            "server": "s",
-            "target": "https://a.test:443",
-            "outcome": "refused",
-            "code": "host_not_allowed",
-            "reason": refusal.to_string(),
-        });
-        assert_eq!(json, expected);
-    }
-
-    #[test]
-    fn every_listener_hears_all_events_in_the_order_of_their_numbers() {
-        let bus = EventBus::default();
-        let mut listener = bus.listen();
-        let tell = || {
-            for tools in 0..500 {
-                bus.tell(Event::CatalogChanged {
-                    tools,
-                    reports: Vec::new(),
-                });
-            }
-        };
-        std::thread::scope(|threads| {
-            for _ in 0..4 {
-                threads.spawn(tell);
-            }
-        });
-        let heard: Vec<u64> = std::iter::from_fn(|| listener.try_next())
-            .map(|record| record.seq)
-            .collect();
-        assert_eq!(heard, (1..=2_000).collect::<Vec<_>>());
-    }
-}
+mod tests;

@@ -56,7 +56,10 @@ pub use call_code::CallCode;
 pub use catalog::{Catalog, CatalogTool, ServerStatus};
 pub use collector::Collector;
 pub use error::{CallError, RouterError};
-pub use event::{Event, EventBus, EventRecord, EventStream, PinnedTool};
+pub use event::{
+    AnsweredBy, ApprovalAnswer, CallEnd, ConnectionOutcome, DecidedBy, ElicitationAnswer, ElicitationMode,
+    Event, EventBus, EventRecord, EventStream, PinChange, PinnedTool, ReloadOutcome,
+};
 pub use pins::{Keeping, PinStanding, ToolPin};
 pub use policies::PolicyReload;
 pub use policy_folder::{PolicyFolder, PolicyFolderError, read_texts};

@@ -1,11 +1,7 @@
 //! Whether a tool is what it was when it was trusted. What was granted was granted to that one: a tool that changed,
 //! or whose server is started in another way, asks a person until one approves the difference.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use portcullis_config::{ServerSpec, TransportSpec};
 use portcullis_state::{FirstSight, PinState, SeenTool, Sighted, Sighting, State, StateError, Trusting};
@@ -14,7 +10,11 @@ use portcullis_types::{Hash, ServerId};
 use serde_json::json;
 use tokio::{task::spawn_blocking, time::timeout};
 
-use crate::{clock, definition::Pinned, event::PinnedTool};
+use crate::{
+    clock,
+    definition::Pinned,
+    event::{PinChange, PinnedTool},
+};
 
 /// How long the state may take for one listing, other processes that hold it included.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
@@ -80,7 +80,7 @@ pub(crate) struct Looked {
 /// Pins of one server that came to stand in one way.
 #[derive(Debug)]
 pub(crate) struct PinNews {
-    pub(crate) state: &'static str,
+    pub(crate) state: PinChange,
     pub(crate) pins: Vec<PinnedTool>,
     pub(crate) reason: Option<String>,
 }
@@ -138,7 +138,7 @@ impl Pinning {
         Looked {
             pins: tools.iter().map(unknown).collect(),
             news: vec![PinNews {
-                state: "unknown",
+                state: PinChange::Unknown,
                 pins: Vec::new(),
                 reason: Some(why),
             }],
@@ -206,30 +206,29 @@ impl Looked {
             },
         };
         let pins = tools.iter().zip(&sighted.tools).map(pin).collect();
-        let mut news: HashMap<&'static str, Vec<PinnedTool>> = HashMap::new();
+        let mut news: BTreeMap<PinChange, Vec<PinnedTool>> = BTreeMap::new();
         let launch = [(None, launch.hash, &sighted.launch)];
         let each = tools.iter().zip(&sighted.tools);
         let each = each.map(|(tool, sighted)| (Some(tool.tool.to_owned()), tool.hash, sighted));
         for (tool, hash, sighted) in launch.into_iter().chain(each).filter(|(.., seen)| seen.is_news) {
             let (state, trusted) = match sighted.state {
-                PinState::Trusted => ("recorded", None),
-                PinState::New => ("new", None),
-                PinState::Changed => ("changed", sighted.trusted),
+                PinState::Trusted => (PinChange::Recorded, None),
+                PinState::New => (PinChange::New, None),
+                PinState::Changed => (PinChange::Changed, sighted.trusted),
             };
             news.entry(state)
                 .or_default()
                 .push(PinnedTool { tool, hash, trusted });
         }
-        let mut news: Vec<_> = news
-            .into_iter()
-            .map(|(state, pins)| PinNews {
-                state,
-                pins,
-                reason: None,
-            })
-            .collect();
-        news.sort_by_key(|news| news.state);
-        Self { pins, news }
+        let news = news.into_iter().map(|(state, pins)| PinNews {
+            state,
+            pins,
+            reason: None,
+        });
+        Self {
+            pins,
+            news: news.collect(),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    event::{Event, EventBus},
+    event::{Event, EventBus, ReloadOutcome},
     policy_folder::{FolderStamp, PolicyFolder, PolicyFolderError},
 };
 
@@ -130,7 +130,7 @@ impl Policies {
             tracing::warn!(%policy, "a policy that forbids is gone");
         }
         self.events.tell(Event::PolicyReload {
-            outcome: "taken",
+            outcome: ReloadOutcome::Taken,
             policy_digest: digest,
             before: Some(reloaded.digest_before),
             no_longer_forbidden: reloaded.vanished_forbids,
@@ -143,7 +143,7 @@ impl Policies {
     fn refuse(&self, errors: Vec<String>) -> PolicyReload {
         if self.set_refused(errors.clone()) {
             tracing::error!(?errors, "policies cannot be used; those in force stay");
-            self.tell("refused", errors.clone());
+            self.tell(ReloadOutcome::Refused, errors.clone());
         }
         PolicyReload::Refused(errors)
     }
@@ -151,12 +151,12 @@ impl Policies {
     fn unchanged(&self) -> PolicyReload {
         // Somebody took back what was refused: that is news.
         if self.set_refused(Vec::new()) {
-            self.tell("restored", Vec::new());
+            self.tell(ReloadOutcome::Restored, Vec::new());
         }
         PolicyReload::Unchanged
     }
 
-    fn tell(&self, outcome: &'static str, errors: Vec<String>) {
+    fn tell(&self, outcome: ReloadOutcome, errors: Vec<String>) {
         self.events.tell(Event::PolicyReload {
             outcome,
             policy_digest: self.current().digest(),

@@ -78,10 +78,11 @@ pub use files::{read_documents, read_policies, read_seal, read_texts};
 pub use hub::Hub;
 #[cfg(feature = "hub")]
 pub use portcullis_router::{
-    AlwaysOffer, ApprovalHandler, ApprovalRequest, BlobInfo, CallCode, CallError, CallOutcome, CallRequest,
-    Catalog, CatalogTool, ElicitationHandler, Event, EventRecord, EventStream, HookAnswer, Oversize,
-    PersonAnswer, PinStanding, PinnedTool, PolicyFolder, PolicyFolderError, PolicyReload, ServerStatus,
-    ShapeOptions, ShapedResult, ToolPin, is_hidden,
+    AlwaysOffer, AnsweredBy, ApprovalAnswer, ApprovalHandler, ApprovalRequest, BlobInfo, CallCode, CallEnd,
+    CallError, CallOutcome, CallRequest, Catalog, CatalogTool, ConnectionOutcome, DecidedBy,
+    ElicitationAnswer, ElicitationHandler, ElicitationMode, Event, EventRecord, EventStream, HookAnswer,
+    Oversize, PersonAnswer, PinChange, PinStanding, PinnedTool, PolicyFolder, PolicyFolderError,
+    PolicyReload, ReloadOutcome, ServerStatus, ShapeOptions, ShapedResult, ToolPin, is_hidden,
 };
 #[cfg(feature = "hub")]
 pub use portcullis_state::{

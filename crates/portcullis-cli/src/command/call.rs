@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use portcullis::{CallError, CallOutcome, CallRequest, Decision, policy::Explanation};
+use portcullis::{CallError, CallOutcome, CallRequest, DecidedBy, Decision, policy::Explanation};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -17,7 +17,7 @@ struct Outcome<'a> {
     is_error: bool,
     decision: &'a Decision,
     #[serde(skip_serializing_if = "Option::is_none")]
-    approved_by: Option<&'static str>,
+    approved_by: Option<DecidedBy>,
     blobs: &'a [portcullis::BlobInfo],
     duration_ms: u128,
 }

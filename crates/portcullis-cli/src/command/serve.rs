@@ -1,4 +1,4 @@
-use portcullis::{Event, EventStream};
+use portcullis::{Event, EventStream, ReloadOutcome};
 
 use crate::{ExitStatus, arguments::ServeArguments, hub, output};
 
@@ -35,8 +35,8 @@ async fn tell_reloads(mut events: EventStream) {
         else {
             continue;
         };
-        match *outcome {
-            "refused" => {
+        match outcome {
+            ReloadOutcome::Refused => {
                 output::error("the folder of policies cannot be used; the policies in force stay");
                 errors.iter().for_each(|error| output::note(&output::safe(error)));
             }

@@ -6,8 +6,8 @@ use std::{
 
 use futures::future::BoxFuture;
 use portcullis::{
-    ApprovalHandler, ApprovalRequest, CallError, CallOutcome, Catalog, Event, EventStream, Hash, Hub,
-    PersonAnswer, ServerId,
+    ApprovalHandler, ApprovalRequest, CallError, CallOutcome, Catalog, DecidedBy, Event, EventStream, Hash,
+    Hub, PersonAnswer, ServerId,
 };
 use portcullis_testkit::demo::PICTURE_BYTES;
 use rustix::process::{Pid, test_kill_process};
@@ -167,13 +167,14 @@ impl Story {
             .await
         {
             Ok(outcome) => {
-                let told = format!(
-                    "approved by a {}: {}",
-                    outcome.approved_by.unwrap_or("nobody"),
-                    text(&outcome)
-                );
-                self.teller
-                    .step("asked", outcome.approved_by == Some("person"), &told);
+                let by_person = outcome.approved_by == Some(DecidedBy::Person);
+                let by = if by_person {
+                    "a person"
+                } else {
+                    "nobody who was asked"
+                };
+                let told = format!("approved by {by}: {}", text(&outcome));
+                self.teller.step("asked", by_person, &told);
             }
             Err(error) => self.teller.step("asked", false, &error.to_string()),
         }

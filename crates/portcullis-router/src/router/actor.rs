@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::message::RouterMessage;
 use crate::{
     catalog::Catalog,
-    event::{Event, EventBus, PinnedTool},
+    event::{Event, EventBus, PinChange, PinnedTool},
     pins::{Looked, PinStanding, ToolPin},
 };
 
@@ -144,7 +144,7 @@ impl RouterArguments {
             (standing == PinStanding::Trusted && !matches!(before, PinStanding::Unknown(_))).then(|| {
                 Event::Pin {
                     server: capability.server().clone(),
-                    state: "approved",
+                    state: PinChange::Approved,
                     pins: vec![PinnedTool {
                         tool: Some(capability.tool().to_owned()),
                         hash,

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, path::Path, sync::Mutex};
 
 use futures::future::BoxFuture;
 use portcullis_policy::Seal;
-use portcullis_router::{ApprovalRequest, PersonAnswer, PolicyFolder, PolicyReload};
+use portcullis_router::{ApprovalRequest, DecidedBy, PersonAnswer, PolicyFolder, PolicyReload};
 use portcullis_state::State;
 use portcullis_testkit::{Behaviour, Tool};
 use portcullis_types::{AgentId, Answer};
@@ -105,12 +105,25 @@ fn kept(folder: &Path, rules: &str, desk: &Arc<Desk>) -> RouterOptions {
     options
 }
 
-/// Who let the call run, or the code of the error.
-async fn outcome(rig: &Rig, tool: &str, arguments: &str) -> &'static str {
-    match rig.call(tool, arguments).await {
-        Ok(outcome) => outcome.approved_by.unwrap_or("policies"),
-        Err(error) => error.code(),
+/// Who let a call run, or the code of the error.
+fn outcome_of(called: Result<CallOutcome, CallError>) -> String {
+    match called {
+        Ok(outcome) => outcome.approved_by.unwrap_or(DecidedBy::Policies).to_string(),
+        Err(error) => error.code().to_owned(),
     }
+}
+
+async fn outcome(rig: &Rig, tool: &str, arguments: &str) -> String {
+    outcome_of(rig.call(tool, arguments).await)
+}
+
+/// Runs with one thread that may block, so that a test can keep it busy.
+fn with_one_blocking_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build();
+    runtime.unwrap().block_on(test);
 }
 
 #[tokio::test]
@@ -288,12 +301,7 @@ async fn always_is_offered_only_where_it_can_hold() {
 #[test]
 fn an_answer_that_is_not_kept_in_time_is_told_as_one_that_may_still_be() {
     for answer in [PersonAnswer::AllowFor, PersonAnswer::AllowAlways] {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(1)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        with_one_blocking_thread(async {
             let root = tempfile::tempdir().unwrap();
             write(root.path(), "a.rules", "default ask\n");
             let desk = Desk::slow([answer.clone()]);
@@ -357,7 +365,7 @@ async fn a_call_that_waits_is_decided_anew_after_a_swap() {
             assert_eq!(rig.router.reload_policies().await, PolicyReload::Taken);
         };
         let (called, ()) = tokio::join!(outcome(&rig, "t", "{}"), swap);
-        assert_eq!((called, desk.count()), (expected, 1), "{rules}");
+        assert_eq!((called.as_str(), desk.count()), (expected, 1), "{rules}");
     }
 }
 
@@ -379,7 +387,7 @@ async fn a_yes_to_other_policies_asks_again() {
     };
     let (called, ()) = tokio::join!(rig.call("t", "{}"), swap);
     let called = called.unwrap();
-    assert_eq!((called.approved_by, desk.count()), (Some("person"), 2));
+    assert_eq!((called.approved_by, desk.count()), (Some(DecidedBy::Person), 2));
     assert_eq!(called.decision.answer, Answer::Ask);
     assert_eq!(called.decision.code.as_str(), "ask.always");
 }

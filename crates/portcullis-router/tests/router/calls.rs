@@ -262,7 +262,8 @@ async fn check_asked(
         );
     }
     if let Ok(outcome) = result {
-        assert_eq!(outcome.approved_by, asked.last().copied(), "{context}");
+        let by = outcome.approved_by.map(|by| by.to_string());
+        assert_eq!(by.as_deref(), asked.last().copied(), "{context}");
         assert_eq!(outcome.decision.answer, Answer::Ask, "{context}");
     }
     // Nothing stays approved: the next call is asked about anew.

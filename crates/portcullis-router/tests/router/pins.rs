@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use portcullis_config::TransportSpec;
-use portcullis_router::{Event, HookAnswer, PersonAnswer};
+use portcullis_router::{DecidedBy, Event, HookAnswer, PersonAnswer};
 use portcullis_state::{FirstSight, State, Trusting};
 use portcullis_testkit::{Behaviour, Shown, Tool};
 
@@ -103,7 +103,7 @@ async fn a_tool_that_changes_within_a_run_asks_without_any_state() {
         .await;
     for _ in 0..2 {
         let outcome = rig.call("t", "{}").await.unwrap();
-        assert_eq!(outcome.approved_by, Some("person"));
+        assert_eq!(outcome.approved_by, Some(DecidedBy::Person));
     }
     assert_eq!(
         answers.asked(),

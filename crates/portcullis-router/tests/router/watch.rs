@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use portcullis_policy::Seal;
-use portcullis_router::{Event, PolicyFolder};
+use portcullis_router::{Event, PolicyFolder, ReloadOutcome};
 use portcullis_testkit::{Behaviour, Tool};
 use tempfile::TempDir;
 
@@ -44,28 +44,27 @@ impl Watched {
     }
 
     /// The next reload that is told: its outcome, what is no longer forbidden, what is wrong.
-    async fn reload(&mut self) -> (&'static str, usize, Vec<String>) {
+    async fn reload(&mut self) -> (ReloadOutcome, usize, Vec<String>) {
         self.rig.until(|event| event["event"] == "policy.reload").await;
-        let last = &self.rig.heard.last().unwrap().event;
-        assert!(matches!(last, Event::PolicyReload { .. }), "{last:?}");
-        match last {
+        let last = match &self.rig.heard.last().unwrap().event {
             Event::PolicyReload {
                 outcome,
                 no_longer_forbidden,
                 errors,
                 ..
-            } => (*outcome, no_longer_forbidden.len(), errors.clone()),
-            _ => ("", 0, Vec::new()),
-        }
+            } => Some((*outcome, no_longer_forbidden.len(), errors.clone())),
+            _ => None,
+        };
+        last.unwrap()
     }
 
     async fn takes(&mut self, vanished: usize) {
-        assert_eq!(self.reload().await, ("taken", vanished, Vec::new()));
+        assert_eq!(self.reload().await, (ReloadOutcome::Taken, vanished, Vec::new()));
     }
 
     async fn refuses(&mut self, why: &str) {
         let (outcome, _, errors) = self.reload().await;
-        assert_eq!(outcome, "refused");
+        assert_eq!(outcome, ReloadOutcome::Refused);
         assert!(errors.iter().any(|error| error.contains(why)), "{errors:?}");
         assert_eq!(self.rig.router.policies_refused(), errors);
     }
@@ -138,7 +137,7 @@ async fn what_is_wrong_stays_out_loudly_until_it_is_mended() {
     write(&watched.path("a.rules"), "default deny\nallow mcp.s.");
     watched.refuses("a.rules:2").await;
     write(&watched.path("a.rules"), "default deny\nallow mcp.s.t\n");
-    assert_eq!(watched.reload().await.0, "restored");
+    assert_eq!(watched.reload().await.0, ReloadOutcome::Restored);
     assert_eq!(watched.rig.router.policies_refused(), [""; 0]);
     remove(&watched.path("a.rules"));
     watched.refuses("there is no policy").await;
