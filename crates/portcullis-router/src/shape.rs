@@ -19,6 +19,8 @@
 //! - Without `content`, or with `null`, the list is empty. A single block becomes a list of one; any other value
 //!   becomes a text block that holds it. A result that is no object is read
 //!   as such a value too, or as the list where it is a list of blocks. All of these are flagged.
+//! - An object of over 65,536 members is none of the protocol's: as a result it is read as a value, as a block it stays as
+//!   it came, and as an embedded resource it is text.
 //! - Of a field that occurs twice the last one stands, as most JSON readers have it; that is flagged too.
 
 use std::{fmt::Write, time::Duration};

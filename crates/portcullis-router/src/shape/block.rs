@@ -1,6 +1,6 @@
 //! Content blocks (MCP revision 2026-07-28, `ContentBlock`): binary ones become links, unknown ones stay.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, collections::HashSet, ops::Range};
 
 use portcullis_blobs::sniff;
 use serde_json::value::RawValue;
@@ -176,7 +176,7 @@ impl<'a> Shaper<'a> {
             declared: members.last_text("mimeType").or(in_url),
         };
         let mut link = self.store_block(binary)?;
-        rest(&mut link, members, &["data"]);
+        rest(&mut link, members, &HashSet::from(["data"]));
         Ok(Some(link.finish()))
     }
 
@@ -196,12 +196,9 @@ impl<'a> Shaper<'a> {
             declared: resource.last_text("mimeType").or(in_url),
         };
         let mut link = self.store_block(binary)?;
-        rest(&mut link, members, &["resource"]);
-        let taken: Vec<&str> = members
-            .iter()
-            .filter_map(json::Member::name)
-            .chain(["blob"])
-            .collect();
+        rest(&mut link, members, &HashSet::from(["resource"]));
+        let mut taken: HashSet<&str> = members.iter().filter_map(json::Member::name).collect();
+        taken.insert("blob");
         rest(&mut link, resource, &taken);
         Ok(Some(link.finish()))
     }
@@ -291,12 +288,12 @@ fn without_meta(block: &str) -> String {
 }
 
 /// Carries over what else a block holds, but what the link says already.
-fn rest(link: &mut ObjectWriter, members: &Members<'_>, taken: &[&str]) {
+fn rest(link: &mut ObjectWriter, members: &Members<'_>, taken: &HashSet<&str>) {
     let in_link = ["type", "uri", "name", "mimeType", "size", "_meta"];
     for member in members.iter() {
         if member
             .name()
-            .is_none_or(|name| !in_link.contains(&name) && !taken.contains(&name))
+            .is_none_or(|name| !in_link.contains(&name) && !taken.contains(name))
         {
             link.raw_member(member.raw_name, member.value.get());
         }

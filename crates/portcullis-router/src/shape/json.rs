@@ -48,7 +48,11 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The members of `raw`, if it is an object.
+/// How many members an object may have that is taken apart: many more than any of the protocol's, and few enough that
+/// what is kept of each is little beside the text of a large result.
+const MAX_MEMBERS: usize = 65_536;
+
+/// The members of `raw`, if it is an object, and no larger than any that is meant.
 pub(super) fn members(raw: &str) -> Option<Members<'_>> {
     // Most of what is none is told at once.
     let is_object = raw.trim_start().starts_with('{');
@@ -158,6 +162,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::new();
                 while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+                    if members.len() == MAX_MEMBERS {
+                        return Err(serde::de::Error::custom("it has too many members"));
+                    }
                     members.push(Member {
                         raw_name: name.get(),
                         name: unquote(name.get()),
@@ -256,6 +263,13 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert_eq!(members.last("n").unwrap().get(), "2");
+    }
+
+    #[test]
+    fn an_object_larger_than_any_that_is_meant_is_not_taken_apart() {
+        let object = |members: usize| format!("{{{}\"\":0}}", "\"\":0,".repeat(members - 1));
+        assert_eq!(members(&object(MAX_MEMBERS)).unwrap().iter().count(), MAX_MEMBERS);
+        assert!(members(&object(MAX_MEMBERS + 1)).is_none());
     }
 
     #[test]

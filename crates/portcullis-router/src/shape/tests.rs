@@ -509,6 +509,14 @@ fn results_of_another_form_lose_nothing() {
             "{raw}"
         );
     }
+    let members = "\"k\":0,".repeat(65_536);
+    let many = shaped(format!("{{{members}\"isError\":true}}"));
+    let stored: Value = serde_json::from_slice(&many.blob(0)).unwrap();
+    assert_eq!(
+        stored["content"][0]["text"],
+        format!("{{{members}\"isError\":true}}")
+    );
+    assert!(many.shaped.flags.repaired);
     let bare = shaped(json!({"content": {"type": "image", "data": png()}}));
     assert_eq!(bare.result["content"][0]["uri"], bare.reference(0));
     assert!(matches!(
@@ -662,6 +670,24 @@ fn what_has_no_room_in_the_store_stays_to_the_letter_but_for_meta() {
     assert!(!stored.contains("secret"));
     assert!(stored.ends_with(&format!("{last}]}}")));
     assert_eq!(stored.matches(&png()).count(), 2);
+}
+
+/// What a server may send is looked at within seconds, also where each of its members could be compared with each other.
+#[test]
+fn a_binary_resource_of_very_many_members_is_shaped_in_time() {
+    let members = |letter: &str| -> String {
+        (0..60_000)
+            .map(|number| format!(r#","{letter}{number}":0"#))
+            .collect()
+    };
+    let (block, resource, blob) = (members("a"), members("b"), png());
+    let raw =
+        format!(r#"{{"content":[{{"type":"resource"{block},"resource":{{"blob":"{blob}"{resource}}}}}]}}"#);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || drop(tell.send(shaped(raw).shaped)));
+    let shaped = told.recv_timeout(Duration::from_secs(15)).unwrap();
+    assert!(shaped.spilled);
+    assert_eq!(shaped.blobs.len(), 2);
 }
 
 mod spooled;

@@ -80,10 +80,7 @@ impl Base64 {
     /// Decodes characters that are no escapes, and says how many of them are done with: fewer where the next is wrong,
     /// and then nothing of what is left was taken.
     fn decode(&mut self, plain: &[u8], into: &mut Vec<u8>) -> usize {
-        if plain.is_empty() {
-            return 0;
-        }
-        if self.padded {
+        if plain.is_empty() || self.padded {
             return 0;
         }
         let mut used = 0;
@@ -102,10 +99,7 @@ impl Base64 {
             }
             used = more.len();
             rest = after;
-            if rest.is_empty() {
-                return used;
-            }
-            if self.padded {
+            if rest.is_empty() || self.padded {
                 return used;
             }
         }
