@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use portcullis::{Catalog, Document, Event, EventStream, Hub, LifecycleOptions, PolicyFile, ServerId};
+use portcullis::{
+    Catalog, Document, Event, EventStream, Hub, LifecycleOptions, PolicyFile, ServerId, ServerState,
+};
 use portcullis_e2e::{DEADLINE, Folder, check_gone, pids};
 use portcullis_testkit::{Behaviour, CrashPoint, Handshake, Process, Script, Tool};
 use serde_json::json;
@@ -42,7 +44,7 @@ pub(crate) async fn until(hub: &Hub, mut wanted: impl FnMut(&Catalog) -> bool) {
     );
 }
 
-pub(crate) fn state(catalog: &Catalog, server: &str) -> &'static str {
+pub(crate) fn state(catalog: &Catalog, server: &str) -> ServerState {
     catalog.servers()[&server.parse::<ServerId>().unwrap()].state
 }
 
@@ -99,12 +101,12 @@ async fn one_hangs_one_crashes_and_the_one_that_is_well_notices_nothing() {
     let hub = start(&servers, ALL).await;
     let mut events = hub.events();
     until(&hub, |catalog| {
-        state(catalog, "well") == "ready" && state(catalog, "crashy") == "ready"
+        state(catalog, "well") == ServerState::Ready && state(catalog, "crashy") == ServerState::Ready
     })
     .await;
     assert_eq!(
         state(&hub.catalog(), "stuck"),
-        "connecting",
+        ServerState::Connecting,
         "nobody waited for it"
     );
     let before = text(&hub.call("mcp.well.pid", &json!({})).await.unwrap());
@@ -163,10 +165,10 @@ async fn a_crash_shows_as_events_with_its_reason() {
         while let Some(record) = events.next().await {
             if let Event::ServerState { to, reason, .. } = &record.event {
                 // What came before the crash may still be on its way.
-                if !seen.is_empty() || *to == "backing_off" {
+                if !seen.is_empty() || *to == ServerState::BackingOff {
                     seen.push((*to, reason.clone()));
                 }
-                if *to == "ready" && !seen.is_empty() {
+                if *to == ServerState::Ready && !seen.is_empty() {
                     break;
                 }
             }
@@ -175,7 +177,15 @@ async fn a_crash_shows_as_events_with_its_reason() {
     };
     let seen = timeout(DEADLINE, came_back).await.unwrap();
     let order: Vec<_> = seen.iter().map(|(to, _)| *to).collect();
-    assert_eq!(order, ["backing_off", "connecting", "ready"], "{seen:?}");
+    assert_eq!(
+        order,
+        [
+            ServerState::BackingOff,
+            ServerState::Connecting,
+            ServerState::Ready
+        ],
+        "{seen:?}"
+    );
     assert!(seen[0].1.contains("70"), "the exit code is told: {seen:?}");
     hub.shutdown().await.unwrap();
 }
@@ -186,7 +196,7 @@ async fn a_server_that_never_comes_up_is_parked_and_says_why() {
     let script = Script::new("dead").handshake(Handshake::ExitAtStart { code: 9 });
     let hub = start(&[("dead", script)], ALL).await;
     let mut events = hub.events();
-    until(&hub, |catalog| state(catalog, "dead") == "parked").await;
+    until(&hub, |catalog| state(catalog, "dead") == ServerState::Parked).await;
     let states = states(&mut events, "dead");
     let failures = states
         .iter()
@@ -220,15 +230,19 @@ async fn nine_servers_are_ready_while_the_tenth_never_answers() {
         catalog
             .servers()
             .values()
-            .filter(|server| server.state == "ready")
+            .filter(|server| server.state == ServerState::Ready)
             .count()
     };
     until(&hub, |catalog| ready(catalog) == 9).await;
-    assert_eq!(state(&hub.catalog(), "s4"), "connecting");
+    assert_eq!(state(&hub.catalog(), "s4"), ServerState::Connecting);
     for name in names.iter().filter(|name| *name != "s4") {
         let outcome = hub.call(&format!("mcp.{name}.hello"), &json!({})).await.unwrap();
         assert_eq!(text(&outcome), *name);
     }
-    assert_eq!(state(&hub.catalog(), "s4"), "connecting", "it held nobody up");
+    assert_eq!(
+        state(&hub.catalog(), "s4"),
+        ServerState::Connecting,
+        "it held nobody up"
+    );
     hub.shutdown().await.unwrap();
 }

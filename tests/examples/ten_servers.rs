@@ -8,7 +8,7 @@
 
 use std::{env, process::ExitCode, time::Duration};
 
-use portcullis::{Catalog, Document, Hub, Preset};
+use portcullis::{Catalog, Document, Hub, Preset, ServerState};
 use portcullis_e2e::{mcp_servers, pair, scripted};
 use portcullis_testkit::{Behaviour, Handshake, Script, Tool};
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn measure(with_tenth: bool) -> (f64, f64) {
         catalog
             .servers()
             .values()
-            .filter(|server| server.state == "ready")
+            .filter(|server| server.state == ServerState::Ready)
             .count()
     };
     let both = async {

@@ -19,8 +19,9 @@ Every event has `seq`, which counts from 1 in each hub, without gaps; `at_ms`, m
 `event`, its kind. The kinds are stable, and so are the words that a field is told to have: there are no others.
 Arguments and results never stand in an event; hashes and references do.
 
-This page is generated from `crates/portcullis-router/src/event.rs` and `event/word.rs` beside it; `cargo test -p xtask`
-writes nothing and fails where they differ, and `PORTCULLIS_BLESS=1 cargo test -p xtask` writes it.
+This page is generated from `crates/portcullis-router/src/event.rs`, `event/word.rs` beside it and the states of
+`crates/portcullis-lifecycle/src/state.rs`; `cargo test -p xtask` writes nothing and fails where they differ, and
+`PORTCULLIS_BLESS=1 cargo test -p xtask` writes it.
 ";
 
 /// What stands in comments of that kind, as one line.
@@ -37,10 +38,11 @@ fn comment(attributes: &[Attribute]) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// What serde is told of a variant or a field.
+/// What serde is told of a variant, a field or a set of words.
 #[derive(Default)]
 struct Serde {
     name: Option<String>,
+    case: Option<String>,
     is_left_out: bool,
     is_untagged: bool,
 }
@@ -54,6 +56,8 @@ fn serde(attributes: &[Attribute]) -> Serde {
         let parsed = attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("rename") {
                 told.name = Some(meta.value()?.parse::<LitStr>()?.value());
+            } else if meta.path.is_ident("rename_all") {
+                told.case = Some(meta.value()?.parse::<LitStr>()?.value());
             } else if meta.path.is_ident("untagged") {
                 told.is_untagged = true;
             } else {
@@ -76,14 +80,19 @@ fn words_of<'a>(field: &Field, words: &'a [ItemEnum]) -> Option<&'a ItemEnum> {
 
 /// The words of a set as they are written, each with what it means.
 fn told(set: &ItemEnum) -> String {
-    let words: Vec<_> = set.variants.iter().map(word).collect();
+    let joint = match serde(&set.attrs).case.as_deref() {
+        Some("kebab-case") => '-',
+        Some("snake_case") => '_',
+        other => panic!("`{}` is written in {other:?}", set.ident),
+    };
+    let words: Vec<_> = set.variants.iter().map(|variant| word(variant, joint)).collect();
     match words.as_slice() {
         [all @ .., last] => format!("{} or {last}", all.join(", ")),
         [] => panic!("`{}` has no words", set.ident),
     }
 }
 
-fn word(variant: &Variant) -> String {
+fn word(variant: &Variant, joint: char) -> String {
     let meaning = comment(&variant.attrs);
     let meaning = meaning.trim_end_matches('.');
     let (first, rest) = meaning.split_at(1);
@@ -91,19 +100,19 @@ fn word(variant: &Variant) -> String {
     if serde(&variant.attrs).is_untagged {
         return meaning;
     }
-    format!("`{}` ({meaning})", kebab_case(&variant.ident.to_string()))
+    format!("`{}` ({meaning})", joined(&variant.ident.to_string(), joint))
 }
 
-/// As serde's `kebab-case`, which each set of words asks for.
-fn kebab_case(name: &str) -> String {
-    let mut kebab = String::new();
+/// The words of a variant's name as serde writes them.
+fn joined(name: &str, joint: char) -> String {
+    let mut written = String::new();
     for letter in name.chars() {
-        if letter.is_uppercase() && !kebab.is_empty() {
-            kebab.push('-');
+        if letter.is_uppercase() && !written.is_empty() {
+            written.push(joint);
         }
-        kebab.extend(letter.to_lowercase());
+        written.extend(letter.to_lowercase());
     }
-    kebab
+    written
 }
 
 fn page(events: &ItemEnum, words: &[ItemEnum]) -> String {
@@ -151,7 +160,11 @@ fn the_page_is_the_code() {
     };
     let events = enums("crates/portcullis-router/src/event.rs");
     let events = events.iter().find(|found| found.ident == "Event").unwrap();
-    let words = enums("crates/portcullis-router/src/event/word.rs");
+    let words = [
+        enums("crates/portcullis-router/src/event/word.rs"),
+        enums("crates/portcullis-lifecycle/src/state.rs"),
+    ]
+    .concat();
     let page = page(events, &words);
     let path = root.join("docs/events.md");
     if std::env::var_os("PORTCULLIS_BLESS").is_some() {

@@ -42,4 +42,4 @@ pub use event::{Command, Event, Transition};
 pub use machine::Machine;
 pub use options::Options;
 pub use relist::{Relist, Relisting};
-pub use state::{Cause, State};
+pub use state::{Cause, ServerState, State};

@@ -2,6 +2,35 @@ use std::{fmt, time::Duration};
 
 use serde::{Serialize, Serializer};
 
+/// Where a server is in its life, without the times: what is told of it. Closed: the names are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerState {
+    /// Nothing connects it.
+    Disabled,
+    /// A connection is being made.
+    Connecting,
+    /// It takes calls.
+    Ready,
+    /// The next call connects it.
+    Idle,
+    /// Calls in flight may end, and new ones wait.
+    Draining,
+    /// It failed a short while ago, and is tried again soon.
+    BackingOff,
+    /// It failed too often in a row, and is tried now and then.
+    Parked,
+    /// It is over for good.
+    Stopped,
+}
+
+/// As it is written: a formatter takes the name of a variant as serde has it.
+impl fmt::Display for ServerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// Where a server is in its life. Times count from the epoch that the caller's `now` counts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
@@ -30,18 +59,18 @@ pub enum State {
 }
 
 impl State {
-    /// The state's name in events.
+    /// The state without its times.
     #[must_use]
-    pub fn as_str(&self) -> &'static str {
+    pub fn name(&self) -> ServerState {
         match self {
-            Self::Disabled => "disabled",
-            Self::Connecting => "connecting",
-            Self::Ready => "ready",
-            Self::Idle => "idle",
-            Self::Draining => "draining",
-            Self::BackingOff { .. } => "backing_off",
-            Self::Parked { .. } => "parked",
-            Self::Stopped => "stopped",
+            Self::Disabled => ServerState::Disabled,
+            Self::Connecting => ServerState::Connecting,
+            Self::Ready => ServerState::Ready,
+            Self::Idle => ServerState::Idle,
+            Self::Draining => ServerState::Draining,
+            Self::BackingOff { .. } => ServerState::BackingOff,
+            Self::Parked { .. } => ServerState::Parked,
+            Self::Stopped => ServerState::Stopped,
         }
     }
 
@@ -54,14 +83,14 @@ impl State {
 
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        self.name().fmt(f)
     }
 }
 
 /// The name alone.
 impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
+        self.name().serialize(serializer)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
 
 use portcullis_config::{ServerSpec, TransportSpec};
 use portcullis_policy::ToolFacts;
-use portcullis_supervisor::ToolList;
+use portcullis_supervisor::{ServerState, ToolList};
 use portcullis_types::{Alias, CapabilityId, Hash, ServerId};
 use serde::Serialize;
 
@@ -43,8 +43,8 @@ pub struct CatalogTool {
 /// Where a server stands.
 #[derive(Debug, Clone, Serialize)]
 pub struct ServerStatus {
-    /// The state, as events name it.
-    pub state: &'static str,
+    /// The state.
+    pub state: ServerState,
     /// Why.
     pub reason: String,
     /// Its process, where it is a child that is up.
@@ -78,7 +78,11 @@ impl Catalog {
     #[must_use]
     pub(crate) fn new<'a>(specs: impl Iterator<Item = &'a ServerSpec>) -> Self {
         let status = |spec: &ServerSpec| ServerStatus {
-            state: if spec.enabled { "connecting" } else { "disabled" },
+            state: if spec.enabled {
+                ServerState::Connecting
+            } else {
+                ServerState::Disabled
+            },
             reason: if spec.enabled {
                 "starting"
             } else {
@@ -159,20 +163,20 @@ impl Catalog {
     pub(crate) fn set_state(
         &mut self,
         server: &ServerId,
-        state: &'static str,
+        state: ServerState,
         reason: String,
         pid: Option<u32>,
     ) {
         if let Some(status) = self.servers.get_mut(server) {
             // One that is tried again has failed, and whoever looks now wants to know at what.
-            let failed = matches!(status.state, "backing_off" | "parked");
+            let failed = matches!(status.state, ServerState::BackingOff | ServerState::Parked);
             status.reason = match state {
-                "connecting" if failed => format!("{reason}, after: {}", status.reason),
+                ServerState::Connecting if failed => format!("{reason}, after: {}", status.reason),
                 _ => reason,
             };
             status.state = state;
             // Before its first attempt a server is idle.
-            status.settled |= !matches!(state, "idle" | "connecting");
+            status.settled |= !matches!(state, ServerState::Idle | ServerState::Connecting);
             status.pid = pid;
         }
     }
@@ -283,7 +287,7 @@ mod tests {
     fn a_server_that_is_tried_again_still_says_what_it_failed_at() {
         let server: ServerId = "s".parse().unwrap();
         let status = ServerStatus {
-            state: "connecting",
+            state: ServerState::Connecting,
             reason: "starting".to_owned(),
             pid: None,
             tools: 0,
@@ -298,13 +302,17 @@ mod tests {
             catalog.set_state(&server, state, reason.to_owned(), None);
             assert_eq!(catalog.servers()[&server].reason, told);
         };
-        check("connecting", "the hub started", "the hub started");
+        check(ServerState::Connecting, "the hub started", "the hub started");
         for failure in ["no such file", "no such folder"] {
-            check("backing_off", failure, failure);
+            check(ServerState::BackingOff, failure, failure);
             let again = format!("the back-off is over, after: {failure}");
-            check("connecting", "the back-off is over", &again);
+            check(ServerState::Connecting, "the back-off is over", &again);
         }
-        check("ready", "the connection stands", "the connection stands");
-        check("connecting", "its tools changed", "its tools changed");
+        check(
+            ServerState::Ready,
+            "the connection stands",
+            "the connection stands",
+        );
+        check(ServerState::Connecting, "its tools changed", "its tools changed");
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use portcullis_egress::{EgressOutcome, EgressRecord, RefusalCode};
 use portcullis_policy::Explanation;
+use portcullis_supervisor::ServerState;
 use portcullis_types::{AgentId, CapabilityId, Hash, PolicyRef, ServerId, Tier};
 use serde::{Serialize, Serializer};
 use tokio::sync::broadcast;
@@ -47,9 +48,9 @@ pub enum Event {
         /// Which server.
         server: ServerId,
         /// The state before.
-        from: &'static str,
+        from: ServerState,
         /// The state now.
-        to: &'static str,
+        to: ServerState,
         /// Why.
         reason: String,
         /// Its process, where it is a child that is up.

@@ -18,7 +18,9 @@ use std::{
 
 use futures::{StreamExt, future::join_all, stream};
 use portcullis_config::{NoEnvironment, Protocol, ServerSpec, StdioSpec, Timeouts};
-use portcullis_supervisor::{LifecycleOptions, Ready, Supervisor, SupervisorEvent, SupervisorOptions};
+use portcullis_supervisor::{
+    LifecycleOptions, Ready, ServerState, Supervisor, SupervisorEvent, SupervisorOptions,
+};
 use portcullis_testkit::{BadReply, Behaviour, Handshake, Script, Tool};
 use rmcp::{
     RoleClient, ServiceExt,
@@ -307,7 +309,7 @@ async fn crash() -> Result<(), Failure> {
     while took.len() < 51 {
         let Some(event) = events.recv().await else { break };
         let SupervisorEvent::State {
-            to: "ready",
+            to: ServerState::Ready,
             pid: Some(pid),
             ..
         } = event
@@ -469,7 +471,7 @@ async fn keeper() -> Result<(), Failure> {
     let mut private = Vec::new();
     while private.len() < MANY {
         if let SupervisorEvent::State {
-            to: "ready",
+            to: ServerState::Ready,
             pid: Some(pid),
             ..
         } = events.recv().await.ok_or("the supervisor is gone")?
@@ -499,9 +501,12 @@ fn field(path: &str, name: &str) -> Result<f64, Failure> {
 async fn until_idle(events: &mut Events, mut count: usize) -> Result<(), Failure> {
     while count > 0 {
         match events.recv().await.ok_or("the supervisor is gone")? {
-            SupervisorEvent::State { to: "idle", .. } => count -= 1,
             SupervisorEvent::State {
-                to: "backing_off",
+                to: ServerState::Idle,
+                ..
+            } => count -= 1,
+            SupervisorEvent::State {
+                to: ServerState::BackingOff,
                 reason,
                 ..
             } => return Err(reason.into()),

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use portcullis_lifecycle::ServerState;
 use portcullis_types::ServerId;
 use thiserror::Error;
 
@@ -109,8 +110,8 @@ pub enum CallFault {
     /// The server is not to be had: parked, disabled or stopped.
     #[error("the server is {state}: {reason}")]
     Unavailable {
-        /// The state, as events name it.
-        state: &'static str,
+        /// The state.
+        state: ServerState,
         /// Why it is in that state.
         reason: String,
     },

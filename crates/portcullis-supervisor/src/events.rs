@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use portcullis_egress::EgressRecord;
+use portcullis_lifecycle::ServerState;
 use portcullis_types::ServerId;
 
 use crate::tools::ToolList;
@@ -12,10 +13,10 @@ pub enum SupervisorEvent {
     State {
         /// Which server.
         server: ServerId,
-        /// The state before; see design of the lifecycle crate for the names.
-        from: &'static str,
+        /// The state before.
+        from: ServerState,
         /// The state now.
-        to: &'static str,
+        to: ServerState,
         /// Why.
         reason: String,
         /// The process of the connection, where the server is a child that is up.

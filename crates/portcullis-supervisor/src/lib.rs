@@ -72,7 +72,7 @@ pub use elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder
 pub use environment::{SpawnPlan, UnresolvedField};
 pub use error::{CallFault, SupervisorError};
 pub use events::SupervisorEvent;
-pub use portcullis_lifecycle::Options as LifecycleOptions;
+pub use portcullis_lifecycle::{Options as LifecycleOptions, ServerState};
 pub use root::{Supervisor, SupervisorOptions};
 pub use single::{AgentTool, Connection, connect, with_connection};
 #[cfg(target_os = "linux")]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use portcullis_config::ServerSpec;
+use portcullis_lifecycle::ServerState;
 use portcullis_types::{CapabilityId, ServerId};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
@@ -82,9 +83,13 @@ pub async fn connect(
     // An attempt has deadlines of its own, so one of these comes.
     while let Some(event) = heard.recv().await {
         match event {
-            SupervisorEvent::State { to: "ready", .. } => break,
             SupervisorEvent::State {
-                to: "backing_off" | "parked" | "disabled" | "stopped",
+                to: ServerState::Ready,
+                ..
+            } => break,
+            SupervisorEvent::State {
+                to:
+                    ServerState::BackingOff | ServerState::Parked | ServerState::Disabled | ServerState::Stopped,
                 reason,
                 ..
             } => return Err(failed(reason)),

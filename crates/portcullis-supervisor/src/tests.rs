@@ -27,8 +27,8 @@ use tokio::{
 };
 
 use crate::{
-    CallFault, LifecycleOptions, Ready, StopSequence, Supervisor, SupervisorEvent, SupervisorOptions,
-    ToolList, Upstream,
+    CallFault, LifecycleOptions, Ready, ServerState, StopSequence, Supervisor, SupervisorEvent,
+    SupervisorOptions, ToolList, Upstream,
 };
 
 /// How long anything may take here before it counts as never: generous, since machines are slow at times.
@@ -172,7 +172,7 @@ impl Rig {
                 pid,
                 ..
             } = self.next(to).await
-                && (server.as_str(), now) == (id, to)
+                && (server.as_str(), now.to_string().as_str()) == (id, to)
             {
                 return (reason, pid);
             }

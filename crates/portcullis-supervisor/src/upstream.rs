@@ -5,6 +5,7 @@ use std::sync::{
 
 use portcullis_config::{ServerSpec, Timeouts};
 use portcullis_egress::{EgressCounters, EgressLog};
+use portcullis_lifecycle::ServerState;
 use portcullis_types::ServerId;
 use tokio::{
     sync::{Notify, Semaphore, watch},
@@ -50,9 +51,6 @@ pub(crate) struct Shared {
     pub(crate) turn: Arc<Semaphore>,
 }
 
-/// The state of a server that is over for good, as events name it.
-const STOPPED: &str = "stopped";
-
 impl Shared {
     /// Keeps the newest listing.
     pub(crate) fn keep(&self, tools: &Arc<ToolList>) {
@@ -63,7 +61,13 @@ impl Shared {
     /// Says where the server stands from now on.
     pub(crate) fn publish(&self, slot: Slot) {
         self.slot.send_if_modified(|current| {
-            let stopped = matches!(current, Slot::Down { state: STOPPED, .. });
+            let stopped = matches!(
+                current,
+                Slot::Down {
+                    state: ServerState::Stopped,
+                    ..
+                }
+            );
             if !stopped {
                 *current = slot;
             }
@@ -74,7 +78,7 @@ impl Shared {
     /// The server is over: whoever waits hears it at once, and whatever its actor still says is not heard.
     pub(crate) fn publish_stopped(&self, reason: &str) {
         self.publish(Slot::Down {
-            state: STOPPED,
+            state: ServerState::Stopped,
             reason: reason.to_owned(),
         });
     }
@@ -101,8 +105,8 @@ pub(crate) enum Slot {
     Waiting,
     /// None will come by itself: calls fail at once.
     Down {
-        /// The state, as events name it.
-        state: &'static str,
+        /// The state.
+        state: ServerState,
         /// Why.
         reason: String,
     },
@@ -125,7 +129,7 @@ impl Upstream {
             Slot::Waiting
         } else {
             Slot::Down {
-                state: "disabled",
+                state: ServerState::Disabled,
                 reason: "disabled by the configuration".to_owned(),
             }
         };
@@ -202,7 +206,7 @@ impl Upstream {
                     // This call fails at once; a parked server is tried again for those that come after it.
                     self.0.demand.notify_one();
                     return Err(CallFault::Unavailable {
-                        state,
+                        state: *state,
                         reason: reason.clone(),
                     });
                 }

@@ -6,7 +6,9 @@
 use std::{sync::Arc, time::Duration};
 
 use portcullis_config::{NoEnvironment, Protocol, ServerSpec, StdioSpec, Timeouts};
-use portcullis_supervisor::{LifecycleOptions, StopSequence, Supervisor, SupervisorEvent, SupervisorOptions};
+use portcullis_supervisor::{
+    LifecycleOptions, ServerState, StopSequence, Supervisor, SupervisorEvent, SupervisorOptions,
+};
 use tokio::{sync::mpsc, time::timeout};
 
 fn spec(id: &str, line: &str) -> ServerSpec {
@@ -73,8 +75,8 @@ async fn failed_handshakes_leave_nothing_behind() {
             .unwrap()
             .unwrap();
         if let SupervisorEvent::State { to, .. } = event {
-            failures += u32::from(to == "backing_off" || to == "parked");
-            parked += usize::from(to == "parked");
+            failures += u32::from(matches!(to, ServerState::BackingOff | ServerState::Parked));
+            parked += usize::from(to == ServerState::Parked);
             most = (most.0.max(descriptors()), most.1.max(processes()));
         }
     }

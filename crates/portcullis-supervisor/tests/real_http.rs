@@ -120,7 +120,7 @@ impl Hub {
         let came = async {
             loop {
                 if let SupervisorEvent::State { to, reason, .. } = self.events.recv().await.unwrap() {
-                    if to == wanted {
+                    if to.to_string() == wanted {
                         return;
                     }
                     last = format!("{to}: {reason}");

@@ -91,5 +91,5 @@ pub use portcullis_state::{
 #[cfg(feature = "hub")]
 pub use portcullis_supervisor::{
     AgentTool, CallFault, CancellationToken, Connection, ElicitationReply, ElicitationRequest,
-    LifecycleOptions, SupervisorError, SupervisorOptions, connect, with_connection,
+    LifecycleOptions, ServerState, SupervisorError, SupervisorOptions, connect, with_connection,
 };

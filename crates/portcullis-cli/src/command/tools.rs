@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use portcullis::{Catalog, Decision, ServerId, ServerStatus};
+use portcullis::{Catalog, Decision, ServerId, ServerState, ServerStatus};
 use serde::Serialize;
 
 use crate::{
@@ -62,10 +62,10 @@ fn status(catalog: &Catalog) -> ExitStatus {
     let mut wanted = catalog
         .servers()
         .values()
-        .filter(|server| server.state != "disabled")
+        .filter(|server| server.state != ServerState::Disabled)
         .peekable();
     let none_wanted = wanted.peek().is_none();
-    if none_wanted || wanted.any(|server| server.state == "ready") {
+    if none_wanted || wanted.any(|server| server.state == ServerState::Ready) {
         ExitStatus::Done
     } else {
         ExitStatus::Upstream
@@ -85,7 +85,7 @@ impl Listing<'_> {
     fn print(&self) {
         for (id, server) in self.servers {
             let tools = match server.state {
-                "ready" => format!("{} tools", server.tools),
+                ServerState::Ready => format!("{} tools", server.tools),
                 _ => output::inline(&server.reason, 400),
             };
             output::note(&format!("{id}: {}, {tools}", server.state));

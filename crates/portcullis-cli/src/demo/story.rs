@@ -7,7 +7,7 @@ use std::{
 use futures::future::BoxFuture;
 use portcullis::{
     ApprovalHandler, ApprovalRequest, CallError, CallOutcome, Catalog, DecidedBy, Event, EventStream, Hash,
-    Hub, PersonAnswer, ServerId,
+    Hub, PersonAnswer, ServerId, ServerState,
 };
 use portcullis_testkit::demo::PICTURE_BYTES;
 use rustix::process::{Pid, test_kill_process};
@@ -95,12 +95,12 @@ impl Story {
         let ready = |catalog: &Catalog| {
             ["notes", "pictures", "crashy"]
                 .iter()
-                .all(|name| state(catalog, name) == Some("ready"))
+                .all(|name| state(catalog, name) == Some(ServerState::Ready))
         };
         let up = self.wait_for(ready).await;
         let catalog = self.hub.catalog();
         for (id, server) in catalog.servers() {
-            let more = if server.state == "ready" {
+            let more = if server.state == ServerState::Ready {
                 format!(", {} tools", server.tools)
             } else {
                 String::new()
@@ -114,7 +114,7 @@ impl Story {
         );
         self.teller.step(
             "servers",
-            up && state(&catalog, "stuck") == Some("connecting"),
+            up && state(&catalog, "stuck") == Some(ServerState::Connecting),
             &told,
         );
     }
@@ -245,7 +245,9 @@ impl Story {
             "meanwhile mcp.notes.read_note ran as if nothing were",
         );
         let back = self
-            .wait_for(|catalog| state(catalog, "crashy") == Some("ready") && pid(catalog, "crashy") != before)
+            .wait_for(|catalog| {
+                state(catalog, "crashy") == Some(ServerState::Ready) && pid(catalog, "crashy") != before
+            })
             .await;
         let alive = self.call("mcp.crashy.alive", json!({})).await;
         let told = match (&alive, pid(&self.hub.catalog(), "crashy")) {
@@ -318,7 +320,7 @@ fn is_alive(pid: u32) -> bool {
     pid.is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
-fn state(catalog: &Catalog, name: &str) -> Option<&'static str> {
+fn state(catalog: &Catalog, name: &str) -> Option<ServerState> {
     let id: ServerId = name.parse().ok()?;
     Some(catalog.servers().get(&id)?.state)
 }

@@ -72,6 +72,32 @@ fn server() -> ServerId {
 }
 
 #[test]
+fn a_state_is_written_to_the_letter() {
+    let state = |(from, to)| Event::ServerState {
+        server: server(),
+        from,
+        to,
+        reason: "r".to_owned(),
+        pid: None,
+    };
+    let words = [
+        (ServerState::Disabled, "disabled"),
+        (ServerState::Connecting, "connecting"),
+        (ServerState::Ready, "ready"),
+        (ServerState::Idle, "idle"),
+        (ServerState::Draining, "draining"),
+        (ServerState::BackingOff, "backing_off"),
+        (ServerState::Parked, "parked"),
+        (ServerState::Stopped, "stopped"),
+    ];
+    check(
+        &words,
+        |word| state((word, word)),
+        r#"{"event":"server.state","server":"s","from":"WORD","to":"WORD","reason":"r"}"#,
+    );
+}
+
+#[test]
 fn a_decision_is_written_to_the_letter() {
     let permission = |by| Event::Permission {
         call: 7,

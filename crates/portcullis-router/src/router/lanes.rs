@@ -120,7 +120,7 @@ fn server_of(event: &SupervisorEvent) -> &ServerId {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_supervisor::ToolList;
+    use portcullis_supervisor::{ServerState, ToolList};
 
     use super::*;
 
@@ -131,12 +131,12 @@ mod tests {
         let list = Arc::new(ToolList::default());
         let state = |to| SupervisorEvent::State {
             server: server.clone(),
-            from: "connecting",
+            from: ServerState::Connecting,
             to,
             reason: String::new(),
             pid: None,
         };
-        lane.put(state("ready"));
+        lane.put(state(ServerState::Ready));
         for version in 1..=100 {
             lane.put(SupervisorEvent::Tools {
                 server: server.clone(),
@@ -144,12 +144,12 @@ mod tests {
                 list: Arc::clone(&list),
             });
         }
-        lane.put(state("idle"));
+        lane.put(state(ServerState::Idle));
         assert_eq!(Arc::strong_count(&list), 2);
         let mut seen = Vec::new();
         while told.try_recv().is_ok() {
             seen.extend(next_of(&lane.waiting).map(|event| match event {
-                SupervisorEvent::State { to, .. } => to.to_owned(),
+                SupervisorEvent::State { to, .. } => to.to_string(),
                 SupervisorEvent::Tools { version, .. } => version.to_string(),
                 SupervisorEvent::Egress { .. } => "egress".to_owned(),
             }));

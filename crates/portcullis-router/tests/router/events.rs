@@ -146,7 +146,7 @@ async fn the_life_of_a_server_is_told() {
         .await;
     assert_eq!(
         rig.router.catalog().servers().values().next().unwrap().state,
-        "stopped"
+        portcullis_supervisor::ServerState::Stopped
     );
 }
 

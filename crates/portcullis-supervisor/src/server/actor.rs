@@ -361,7 +361,6 @@ impl ServerState {
             .as_ref()
             .and_then(|current| current.process.as_ref())
             .map(|process| process.pid());
-        let state = to.as_str();
         if let Some(slot) = match to {
             // Published by `publish_ready`, together with its tools.
             State::Ready => None,
@@ -371,18 +370,18 @@ impl ServerState {
                 Some(Slot::Waiting)
             }
             State::Parked { .. } | State::Disabled | State::Stopped => Some(Slot::Down {
-                state,
+                state: to.name(),
                 reason: reason.clone(),
             }),
         } {
             self.arguments.upstream.shared().publish(slot);
         }
         let server = self.arguments.upstream.id().clone();
-        tracing::debug!(%server, from = from.as_str(), to = state, %reason, "server state");
+        tracing::debug!(%server, %from, %to, %reason, "server state");
         let _ = self.arguments.events.send(SupervisorEvent::State {
             server,
-            from: from.as_str(),
-            to: state,
+            from: from.name(),
+            to: to.name(),
             reason,
             pid,
         });

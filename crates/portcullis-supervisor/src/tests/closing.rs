@@ -84,7 +84,7 @@ async fn a_restart_lets_calls_in_flight_end() {
         matches!(
             fault,
             CallFault::Unavailable {
-                state: "disabled",
+                state: ServerState::Disabled,
                 ..
             }
         ),

@@ -272,7 +272,10 @@ async fn a_server_that_ends_once_it_is_listed_is_given_up() {
     });
     let (reason, _) = rig.until("s", "parked").await;
     assert!(reason.contains("the server ended"), "{reason}");
-    assert_eq!(timeout(PATIENCE, calling).await.unwrap().unwrap(), "parked");
+    assert_eq!(
+        timeout(PATIENCE, calling).await.unwrap().unwrap(),
+        ServerState::Parked
+    );
     rig.supervisor.shutdown().await.unwrap();
     assert!(pids(&started).len() >= 12);
     assert!(pids(&started).into_iter().all(|pid| !is_alive(pid)));
@@ -320,7 +323,13 @@ async fn a_server_that_always_exits_is_parked_until_it_is_well() {
         .unwrap()
         .unwrap_err();
     assert!(
-        matches!(fault, CallFault::Unavailable { state: "parked", .. }),
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: ServerState::Parked,
+                ..
+            }
+        ),
         "{fault:?}"
     );
     // That call had it tried once more, and it failed once more.
@@ -381,7 +390,13 @@ async fn the_tools_of_a_server_that_is_away_stay_known() {
     let fault = timeout(AT_ONCE, upstream.call("pid", "{}".into(), long())).await;
     let fault = fault.unwrap().unwrap_err();
     assert!(
-        matches!(fault, CallFault::Unavailable { state: "parked", .. }),
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: ServerState::Parked,
+                ..
+            }
+        ),
         "{fault:?}"
     );
     rig.until("s", "parked").await;
@@ -426,7 +441,7 @@ async fn one_hangs_in_the_handshake_and_the_others_are_ready() {
     rig.until("hung", "stopped").await;
     let reached = |id: &str, state: &str| {
         rig.heard.iter().any(
-            |event| matches!(event, SupervisorEvent::State { server, to, .. } if server.as_str() == id && *to == state),
+            |event| matches!(event, SupervisorEvent::State { server, to, .. } if server.as_str() == id && to.to_string() == state),
         )
     };
     assert!(well.iter().all(|id| reached(id, "ready")) && !reached("hung", "ready"));
@@ -447,7 +462,7 @@ async fn a_handshake_that_fails_says_how() {
         let (server, reason) = loop {
             if let SupervisorEvent::State {
                 server,
-                to: "backing_off",
+                to: ServerState::BackingOff,
                 reason,
                 ..
             } = rig.next("a failure").await
@@ -480,7 +495,15 @@ async fn an_actor_that_fails_is_replaced_and_its_neighbours_go_on() {
     while rig
         .heard
         .iter()
-        .filter(|event| matches!(event, SupervisorEvent::State { to: "ready", .. }))
+        .filter(|event| {
+            matches!(
+                event,
+                SupervisorEvent::State {
+                    to: ServerState::Ready,
+                    ..
+                }
+            )
+        })
         .count()
         < 2
     {
@@ -545,7 +568,7 @@ async fn what_cannot_be_started_says_why() {
         let (server, reason) = loop {
             if let SupervisorEvent::State {
                 server,
-                to: "backing_off",
+                to: ServerState::BackingOff,
                 reason,
                 ..
             } = rig.next("a failure").await
@@ -588,7 +611,7 @@ async fn a_disabled_server_is_never_started() {
         matches!(
             fault,
             CallFault::Unavailable {
-                state: "disabled",
+                state: ServerState::Disabled,
                 ..
             }
         ),

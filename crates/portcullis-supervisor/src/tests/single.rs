@@ -160,7 +160,13 @@ async fn agent_tools_are_what_a_model_is_told_and_a_call() {
     drop(connection);
     let fault = echo.call("{}", &cancel).await.unwrap_err();
     assert!(
-        matches!(fault, CallFault::Unavailable { state: "stopped", .. }),
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: ServerState::Stopped,
+                ..
+            }
+        ),
         "{fault:?}"
     );
     ended(folder.path()).await;

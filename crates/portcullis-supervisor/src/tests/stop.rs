@@ -81,7 +81,13 @@ async fn shutdown_leaves_no_process() {
         .unwrap()
         .unwrap_err();
     assert!(
-        matches!(fault, CallFault::Unavailable { state: "stopped", .. }),
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: ServerState::Stopped,
+                ..
+            }
+        ),
         "{fault:?}"
     );
     // Twice is no harm.
@@ -113,7 +119,15 @@ async fn a_dropped_supervisor_is_heard_at_once() {
     tokio::task::yield_now().await;
     let began = Instant::now();
     drop(rig);
-    let stopped = |fault: &CallFault| matches!(fault, CallFault::Unavailable { state: "stopped", .. });
+    let stopped = |fault: &CallFault| {
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: ServerState::Stopped,
+                ..
+            }
+        )
+    };
     let fault = waiting.await.unwrap().unwrap_err();
     assert!(stopped(&fault), "{fault:?}");
     for upstream in upstreams {

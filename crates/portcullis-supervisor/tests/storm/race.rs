@@ -13,7 +13,8 @@ use std::{
 
 use portcullis_config::Timeouts;
 use portcullis_supervisor::{
-    CallDeadline, CallFault, LifecycleOptions, Supervisor, SupervisorEvent, SupervisorOptions, Upstream,
+    CallDeadline, CallFault, LifecycleOptions, ServerState, Supervisor, SupervisorEvent, SupervisorOptions,
+    Upstream,
 };
 use portcullis_testkit::{Behaviour, Script, Tool};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -157,7 +158,7 @@ async fn storm(options: &Options, executed: &std::path::Path, mark: &str) -> (Ha
             .expect("it comes up again")
             .unwrap();
         let SupervisorEvent::State {
-            to: "ready",
+            to: ServerState::Ready,
             pid: Some(pid),
             ..
         } = event

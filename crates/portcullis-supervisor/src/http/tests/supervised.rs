@@ -91,7 +91,7 @@ impl Hub {
         loop {
             let (state, text) = self
                 .event(|event| match event {
-                    SupervisorEvent::State { to, reason, .. } if *to == wanted => {
+                    SupervisorEvent::State { to, reason, .. } if to.to_string() == wanted => {
                         Some((true, reason.clone()))
                     }
                     SupervisorEvent::Egress { record, .. } => Some((false, format!("{record:?}"))),
@@ -108,7 +108,7 @@ impl Hub {
     /// Waits for a state, and gives its reason.
     pub(super) async fn state(&mut self, wanted: &str) -> String {
         self.event(|event| match event {
-            SupervisorEvent::State { to, reason, .. } if *to == wanted => Some(reason.clone()),
+            SupervisorEvent::State { to, reason, .. } if to.to_string() == wanted => Some(reason.clone()),
             _ => None,
         })
         .await
