@@ -12,10 +12,10 @@ use std::{
 };
 
 use futures::poll;
-use portcullis_policy::{CallQuestion, DecisionPoint, Explanation};
+use portcullis_policy::Explanation;
 use portcullis_state::{StateError, Trusting};
 use portcullis_supervisor::{CallDeadline, CallFault, Ready, ToolDefinition, Upstream};
-use portcullis_types::{AgentId, Answer, CapabilityId, Decision, Hash, ReasonCode, ServerId, Tier};
+use portcullis_types::{AgentId, Answer, CapabilityId, Hash, ServerId, Tier};
 use ractor::ActorRef;
 use tokio::{
     sync::watch,
@@ -28,9 +28,8 @@ use crate::{
     call::{CallOutcome, CallRequest},
     call_code::CallCode,
     catalog::{Catalog, CatalogTool},
-    clock,
     error::CallError,
-    event::{CallEnd, DecidedBy, Event, EventBus},
+    event::{CallEnd, Event, EventBus},
     pins::{PinStanding, Pinning},
     policies::Policies,
     router::{RouterMessage, RouterOptions},
@@ -71,12 +70,6 @@ pub(crate) struct Call {
     pub(crate) profile: AgentId,
     pub(crate) tier: Tier,
     pub(crate) grant: Option<Grant>,
-}
-
-/// A decision, and the policies that it was made by.
-pub(crate) struct Decided {
-    pub(crate) explanation: Box<Explanation>,
-    pub(crate) policies: Arc<DecisionPoint>,
 }
 
 impl Dispatch {
@@ -279,71 +272,6 @@ impl Dispatch {
         }
         Ok(trusting)
     }
-
-    /// The decision on `tool` for the default caller, with no arguments and no event.
-    pub(crate) fn outlook(&self, tool: &CatalogTool) -> Decision {
-        let question = CallQuestion {
-            agent: &self.options.agent,
-            profile: &self.options.profile_of(&self.options.agent),
-            tier: self.options.tier,
-            tool: &tool.facts,
-            arguments: "{}",
-            now_ms: clock::unix_ms(),
-        };
-        answer(&self.policies.current(), tool, &question)
-    }
-
-    /// What `policies` say of a call, with no event.
-    pub(crate) fn decision(&self, policies: &DecisionPoint, call: &Call, tool: &CatalogTool) -> Decision {
-        answer(policies, tool, &call.question(tool))
-    }
-
-    /// Whether the policies that decided are still those that decide.
-    fn is_in_force(&self, decided: &Decided) -> bool {
-        Arc::ptr_eq(&self.policies.current(), &decided.policies)
-    }
-
-    /// Whether the policies that decided still say the same, since a policy may go by the time, and leave it to the same
-    /// to approve. An approval that is kept may have ended or been taken back while the call `waited`; to look for it
-    /// takes time as well, in which it stands but the policies' time may end.
-    fn still_holds(&self, call: &Call, tool: &CatalogTool, decided: &Decided, waited: bool) -> bool {
-        let recalled = call.runs_by_what_is_kept();
-        if !waited && !recalled {
-            return true;
-        }
-        let (then, now) = (
-            &decided.explanation.decision,
-            self.decision(&decided.policies, call, tool),
-        );
-        let same = (now.answer, now.code, now.approver) == (then.answer, then.code, then.approver);
-        same && !(waited && recalled)
-    }
-
-    /// One decision by one snapshot of the policies, and whether an approval that is kept answers it.
-    async fn decide(&self, call: &mut Call, tool: &CatalogTool) -> Decided {
-        let policies = self.policies.current();
-        let question = call.question(tool);
-        let decision = answer(&policies, tool, &question);
-        let explanation = policies.explain_decided(&question, decision, call.arguments_hash);
-        let decided = Decided {
-            explanation: Box::new(explanation),
-            policies,
-        };
-        if decided.explanation.decision.answer == Answer::Ask && !call.is_granted(tool, &decided) {
-            self.recall(call, tool, &decided).await;
-        }
-        self.events.tell(Event::Permission {
-            call: call.number,
-            capability: call.capability.clone(),
-            agent: call.agent.clone(),
-            tier: call.tier,
-            arguments_hash: call.arguments_hash,
-            decision: decided.explanation.clone(),
-            policy_digest: decided.policies.digest(),
-            by: call.granted_by(tool, &decided).unwrap_or(DecidedBy::Policies),
-        });
-        decided
-    }
 }
 
 /// The outcome of `future`, and whether it had to be waited for.
@@ -356,24 +284,6 @@ async fn noticing<T>(waited: &mut bool, future: impl Future<Output = T>) -> T {
             future.await
         }
     }
-}
-
-/// What the policies say, unless it cannot be told what the tool is.
-fn answer(policies: &DecisionPoint, tool: &CatalogTool, question: &CallQuestion<'_>) -> Decision {
-    let code = match &tool.pin.standing {
-        PinStanding::Unknown(why) => {
-            return Decision::deny(ReasonCode::DenyPinUnknown, Some(why.to_string()));
-        }
-        PinStanding::New => ReasonCode::AskDefinitionNew,
-        PinStanding::CommandChanged => ReasonCode::AskCommandChanged,
-        PinStanding::Trusted | PinStanding::Changed => ReasonCode::AskDefinitionChanged,
-    };
-    let mut decision = policies.decide(question);
-    // Policies know one word for a tool that is not what was trusted.
-    if decision.code == ReasonCode::AskDefinitionChanged {
-        decision.code = code;
-    }
-    decision
 }
 
 /// Tells how a call ended, also one whose caller has gone away in the middle of it.
@@ -425,32 +335,6 @@ impl Drop for Ending<'_> {
 }
 
 impl Call {
-    /// Whether somebody who may has approved this very call.
-    fn is_granted(&self, tool: &CatalogTool, decided: &Decided) -> bool {
-        self.granted_by(tool, decided).is_some()
-    }
-
-    /// Who let it run, where the policies ask.
-    fn granted_by(&self, tool: &CatalogTool, decided: &Decided) -> Option<DecidedBy> {
-        let asks = decided.explanation.decision.answer == Answer::Ask;
-        let grant = self
-            .grant
-            .as_ref()
-            .filter(|grant| asks && grant.holds(tool, decided));
-        grant.map(|grant| grant.by)
-    }
-
-    fn question<'a>(&'a self, tool: &'a CatalogTool) -> CallQuestion<'a> {
-        CallQuestion {
-            agent: &self.agent,
-            profile: &self.profile,
-            tier: self.tier,
-            tool: &tool.facts,
-            arguments: &self.arguments,
-            now_ms: clock::unix_ms(),
-        }
-    }
-
     fn denied(&self, explanation: Box<Explanation>) -> CallError {
         CallError::Denied {
             capability: self.capability.clone(),

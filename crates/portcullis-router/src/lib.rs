@@ -34,6 +34,7 @@ mod watcher;
 
 mod call;
 mod call_code;
+mod decide;
 mod dispatch;
 mod error;
 

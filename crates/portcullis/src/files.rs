@@ -38,7 +38,7 @@ pub fn read_policies(folder: &Path) -> Result<Vec<PolicyFile>, HubError> {
 ///
 /// # Errors
 /// [`HubError::Read`] for the first that cannot be read, is no plain file, is over 4 MiB, or whose name or text is
-/// not UTF-8.
+/// not UTF-8; and for a folder of over 10,000 files or 64 MiB.
 pub fn read_texts(folder: &Path, endings: &[&str]) -> Result<Vec<PolicyFile>, HubError> {
     Ok(portcullis_router::read_texts(folder, endings)?)
 }

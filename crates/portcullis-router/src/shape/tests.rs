@@ -685,7 +685,7 @@ fn a_binary_resource_of_very_many_members_is_shaped_in_time() {
         format!(r#"{{"content":[{{"type":"resource"{block},"resource":{{"blob":"{blob}"{resource}}}}}]}}"#);
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || drop(tell.send(shaped(raw).shaped)));
-    let shaped = told.recv_timeout(Duration::from_secs(15)).unwrap();
+    let shaped = told.recv_timeout(std::time::Duration::from_secs(15)).unwrap();
     assert!(shaped.spilled);
     assert_eq!(shaped.blobs.len(), 2);
 }
