@@ -63,6 +63,11 @@ pub struct ServerStatus {
 /// Names longer than this, in bytes, are not compared: the comparison takes the product of both lengths.
 const LONGEST_MEANT: usize = 128;
 
+/// What stands before each report about a server; an id has no colon.
+fn before_reports(server: &ServerId) -> String {
+    format!("{server}: ")
+}
+
 impl CatalogTool {
     /// The same tool, standing otherwise.
     pub(crate) fn with_pin(&self, pin: ToolPin) -> Self {
@@ -140,6 +145,14 @@ impl Catalog {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.servers.values().all(|status| status.settled)
+    }
+
+    /// Those about one server.
+    pub(crate) fn reports_of(&self, server: &ServerId) -> impl Iterator<Item = &String> {
+        let name = before_reports(server);
+        self.reports
+            .iter()
+            .filter(move |report| report.starts_with(&name))
     }
 
     pub(crate) fn version_of(&self, server: &ServerId) -> u64 {
@@ -238,10 +251,10 @@ impl Catalog {
             status.tools = offered;
             status.version = version;
         }
+        let name = before_reports(&spec.id);
+        self.reports.retain(|report| !report.starts_with(&name));
         self.reports
-            .retain(|report| !report.starts_with(&format!("{}: ", spec.id)));
-        self.reports
-            .extend(list.reports.iter().map(|report| format!("{}: {report}", spec.id)));
+            .extend(list.reports.iter().map(|report| format!("{name}{report}")));
         self.rebuild_aliases();
     }
 

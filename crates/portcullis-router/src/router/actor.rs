@@ -119,7 +119,7 @@ impl RouterArguments {
         catalog.set_tools(spec, version, list, &looked.pins);
         let changed = Event::CatalogChanged {
             tools: catalog.tools().count(),
-            reports: list.reports.clone(),
+            reports: catalog.reports_of(&server).cloned().collect(),
         };
         let news = looked.news.into_iter().map(|news| Event::Pin {
             server: server.clone(),
@@ -154,5 +154,96 @@ impl RouterArguments {
                 }
             });
         self.publish(catalog, std::iter::once(changed).chain(approved));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_config::StdioSpec;
+    use portcullis_supervisor::ToolDefinition;
+    use portcullis_types::Hash;
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec() -> ServerSpec {
+        ServerSpec::new("s".parse().unwrap(), StdioSpec::new("/bin/true", ["x"]))
+    }
+
+    /// What is wrong with a server's tools is told with its name, for as long as it lists them so.
+    #[test]
+    fn what_a_server_lists_badly_is_told_until_it_lists_it_well() {
+        let (spec, events) = (spec(), EventBus::default());
+        let mut heard = events.listen();
+        let state = RouterArguments {
+            specs: [(spec.id.clone(), spec.clone())].into(),
+            catalog: watch::channel(Arc::new(Catalog::new(std::iter::once(&spec)))).0,
+            events,
+        };
+        for (version, reports) in [(1, vec!["one is odd"]), (2, vec!["another is"]), (3, vec![])] {
+            let list = ToolList {
+                reports: reports.iter().map(|report| (*report).to_owned()).collect(),
+                ..ToolList::default()
+            };
+            state.listed(spec.id.clone(), version, &list, Looked::default());
+            let told: Vec<_> = reports.iter().map(|report| format!("s: {report}")).collect();
+            assert_eq!(state.catalog.borrow().reports(), told);
+            let event = serde_json::to_value(&heard.try_next().unwrap().event).unwrap();
+            let expected = (!told.is_empty()).then(|| json!(told));
+            assert_eq!(event.get("reports"), expected.as_ref());
+        }
+    }
+
+    /// What is told once the tool `t`, which stood so, is trusted.
+    fn told_of_trust(before: PinStanding) -> Vec<serde_json::Value> {
+        let spec = spec();
+        let tool = ToolDefinition {
+            name: "t".to_owned(),
+            description: None,
+            definition: r#"{"name":"t"}"#.into(),
+        };
+        let list = ToolList {
+            tools: vec![tool],
+            ..ToolList::default()
+        };
+        let pin = |standing| ToolPin {
+            hash: Hash::of(b"t"),
+            standing,
+        };
+        let mut catalog = Catalog::new(std::iter::once(&spec));
+        catalog.set_tools(&spec, 1, &list, &[pin(before)]);
+        let events = EventBus::default();
+        let mut heard = events.listen();
+        let state = RouterArguments {
+            specs: BTreeMap::new(),
+            catalog: watch::channel(Arc::new(catalog)).0,
+            events,
+        };
+        let capability = "mcp.s.t".parse().unwrap();
+        state.pinned(&capability, pin(PinStanding::Trusted));
+        let tool = Arc::clone(state.catalog.borrow().get(&capability).unwrap());
+        assert!(tool.pin.standing == PinStanding::Trusted && !tool.facts.definition_changed);
+        let told = std::iter::from_fn(|| heard.try_next());
+        told.map(|record| serde_json::to_value(&record.event).unwrap())
+            .collect()
+    }
+
+    /// What could not be told for a while is no news once it can: nobody approved anything.
+    #[test]
+    fn only_what_somebody_approved_is_told_as_approved() {
+        let changed = json!({"event": "catalog.changed", "tools": 1});
+        let pins = [json!({"tool": "t", "hash": Hash::of(b"t")})];
+        let approved = json!({"event": "pin", "server": "s", "state": "approved", "pins": pins});
+        for before in [
+            PinStanding::New,
+            PinStanding::Changed,
+            PinStanding::CommandChanged,
+        ] {
+            assert_eq!(told_of_trust(before), [changed.clone(), approved.clone()]);
+        }
+        assert_eq!(
+            told_of_trust(PinStanding::Unknown("the state is busy".into())),
+            [changed]
+        );
     }
 }
