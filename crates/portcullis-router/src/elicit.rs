@@ -128,7 +128,100 @@ fn host_of(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_blobs::MemStore;
+    use portcullis_config::{HttpSpec, NoEnvironment, StdioSpec};
+    use portcullis_policy::{DecisionPoint, PolicyFile};
+
     use super::*;
+
+    /// Says yes to all.
+    #[derive(Debug)]
+    struct Willing;
+
+    impl ElicitationHandler for Willing {
+        fn elicit(&self, _: ServerId, _: ElicitationRequest) -> BoxFuture<'_, ElicitationReply> {
+            Box::pin(std::future::ready(ElicitationReply::Accept(None)))
+        }
+    }
+
+    /// The event of a question of `server`, where policies permit those of which `when` is true.
+    async fn told(when: &str, server: &str, request: ElicitationRequest) -> serde_json::Value {
+        let text = format!(
+            "@id(\"asked\") @description(\"Some may ask.\")\npermit (principal, action == Mcp::Action::\"elicit\", \
+             resource) when {{ {when} }};\n"
+        );
+        let name = "asked.cedar".to_owned();
+        let policies = Arc::new(DecisionPoint::load(&[PolicyFile { name, text }]).unwrap());
+        let bot: AgentId = "bot".parse().unwrap();
+        let options = RouterOptions {
+            elicitation: Some(Arc::new(Willing)),
+            profiles: [(bot.clone(), "night".parse().unwrap())].into(),
+            agent: bot,
+            tier: Tier::Plan,
+            ..RouterOptions::new(
+                Arc::clone(&policies),
+                Arc::new(MemStore::default()),
+                Arc::new(NoEnvironment),
+            )
+        };
+        let specs = [
+            ServerSpec::new("s".parse().unwrap(), StdioSpec::new("/bin/true", ["x"])),
+            ServerSpec::new(
+                "h".parse().unwrap(),
+                HttpSpec::new("https://h.test/".parse().unwrap(), Vec::new()),
+            ),
+        ];
+        let events = EventBus::default();
+        let mut heard = events.listen();
+        let policies = Arc::new(Policies::new(policies, None, events.clone()));
+        let responder = PermittedElicitation::responder(&options, &specs, events, &policies).unwrap();
+        let reply = responder.respond(server.parse().unwrap(), request).await;
+        let event = serde_json::to_value(&*heard.try_next().unwrap()).unwrap();
+        let accepted = reply == ElicitationReply::Accept(None);
+        assert_eq!(event["answer"] == "accepted", accepted, "{event}");
+        assert_eq!(event["answer"] == "forbidden", !accepted, "{event}");
+        event
+    }
+
+    #[tokio::test]
+    async fn policies_decide_on_who_asks_and_on_where_it_leads() {
+        let message = || "come here".to_owned();
+        let form = || ElicitationRequest::Form {
+            message: message(),
+            schema: "{}".to_owned(),
+        };
+        let url = |host: &str| ElicitationRequest::Url {
+            message: message(),
+            url: format!("https://{host}/login"),
+        };
+        let to_good = r#"context.mode == "url" && context.host == "good.example""#;
+        let form_alone = r#"context.mode == "form" && context.host == """#;
+        for (when, server, request, answer) in [
+            (to_good, "s", url("good.example"), "accepted"),
+            (to_good, "s", url("evil.example"), "forbidden"),
+            (to_good, "s", form(), "forbidden"),
+            (form_alone, "s", form(), "accepted"),
+            (form_alone, "s", url("good.example"), "forbidden"),
+            (r#"resource.transport == "http""#, "h", form(), "accepted"),
+            (r#"resource.transport == "http""#, "s", form(), "forbidden"),
+            (r#"resource.transport == "stdio""#, "s", form(), "accepted"),
+            (r#"resource.name == "s""#, "h", form(), "forbidden"),
+            (r#"principal == Mcp::Agent::"bot""#, "s", form(), "accepted"),
+            (r#"principal in Mcp::Profile::"night""#, "s", form(), "accepted"),
+            (r#"context.tier == Mcp::Tier::"plan""#, "s", form(), "accepted"),
+        ] {
+            let mode = match request {
+                ElicitationRequest::Form { .. } => "form",
+                ElicitationRequest::Url { .. } => "url",
+            };
+            let event = told(when, server, request).await;
+            assert_eq!(
+                (&event["answer"], &event["mode"], &event["server"]),
+                (&answer.into(), &mode.into(), &server.into()),
+                "{when}"
+            );
+        }
+    }
 
     #[test]
     fn the_host_is_the_one_that_a_browser_would_go_to() {

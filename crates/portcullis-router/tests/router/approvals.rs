@@ -117,15 +117,6 @@ async fn outcome(rig: &Rig, tool: &str, arguments: &str) -> String {
     outcome_of(rig.call(tool, arguments).await)
 }
 
-/// Runs with one thread that may block, so that a test can keep it busy.
-fn with_one_blocking_thread(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(1)
-        .build();
-    runtime.unwrap().block_on(test);
-}
-
 #[tokio::test]
 async fn an_approval_for_a_while_holds_for_the_same_call_alone() {
     let root = tempfile::tempdir().unwrap();

@@ -167,3 +167,12 @@ impl Rig {
         json.filter(|event| event.get("call").is_some()).collect()
     }
 }
+
+/// Runs with one thread that may block, so that a test can keep it busy.
+fn with_one_blocking_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build();
+    runtime.unwrap().block_on(test);
+}

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use futures::poll;
 use portcullis_config::TransportSpec;
 use portcullis_router::{DecidedBy, Event, HookAnswer, PersonAnswer};
 use portcullis_state::{FirstSight, State, Trusting};
 use portcullis_testkit::{Behaviour, Shown, Tool};
+use tokio::time::Instant;
 
 use super::{calls::Answers, *};
 
@@ -122,6 +124,36 @@ async fn a_tool_that_changes_within_a_run_asks_without_any_state() {
     let trusting = rig.router.trust("mcp.s.t", waiting, "ann").await.unwrap();
     assert!(matches!(trusting, Trusting::Done { before: Some(_) }));
     assert_eq!(rig.call("t", "{}").await.unwrap().approved_by, None);
+}
+
+/// What was decided on is the listing of the connection that is called, also while the catalog does not know it yet.
+#[test]
+fn a_call_is_decided_on_what_its_server_lists_by_then() {
+    with_one_blocking_thread(async {
+        let mut rig = Rig::start_spec(turncoat(), "allow mcp.s.*\n", None).await;
+        rig.call("t", "{}").await.unwrap();
+        // The one thread on which a listing is looked up has something else to do, so the catalog stays as it is.
+        let (done, busy) = std::sync::mpsc::channel::<()>();
+        let occupied = tokio::task::spawn_blocking(move || busy.recv());
+        rig.call("change", "{}").await.unwrap();
+        let router = Arc::clone(&rig.router);
+        let until = Instant::now() + PATIENCE;
+        let call = loop {
+            assert!(Instant::now() < until, "it is never waited for");
+            rig.told();
+            let mut call = Box::pin(router.call(CallRequest::new("mcp.s.t".parse().unwrap(), "{}")));
+            // Within its first step it is decided on, and sent where the listing is that of the catalog.
+            assert!(poll!(&mut call).is_pending());
+            if !rig.told().iter().any(|event| event["event"] == "tool.call") {
+                break call;
+            }
+            timeout(PATIENCE, call).await.unwrap().unwrap();
+        };
+        drop(done);
+        let error = timeout(PATIENCE, call).await.unwrap().unwrap_err();
+        assert_eq!(error.decision().unwrap().code.as_str(), "ask.definition-changed");
+        occupied.await.unwrap().unwrap_err();
+    });
 }
 
 #[tokio::test]
