@@ -133,6 +133,7 @@ mod tests {
         }
         // One place came free and is handed on from one to the next, so none of them times out.
         assert!(results.iter().all(Result::is_ok));
+        assert_eq!(door.waiting.load(Ordering::Acquire), 0, "each leaves the queue");
         assert_eq!(
             admission
                 .enter(&capability, Instant::now())

@@ -296,8 +296,8 @@ impl Catalog {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_server_that_is_tried_again_still_says_what_it_failed_at() {
+    /// A catalog of one server, on its way up.
+    fn catalog() -> (ServerId, Catalog) {
         let server: ServerId = "s".parse().unwrap();
         let status = ServerStatus {
             state: ServerState::Connecting,
@@ -307,10 +307,38 @@ mod tests {
             version: 0,
             settled: false,
         };
-        let mut catalog = Catalog {
+        let catalog = Catalog {
             servers: BTreeMap::from([(server.clone(), status)]),
             ..Catalog::default()
         };
+        (server, catalog)
+    }
+
+    #[test]
+    fn a_server_is_waited_for_until_it_has_come_up_or_failed_once() {
+        for (last, settled) in [
+            (ServerState::Ready, true),
+            (ServerState::BackingOff, true),
+            (ServerState::Parked, true),
+            (ServerState::Stopped, true),
+            (ServerState::Connecting, false),
+            (ServerState::Idle, false),
+        ] {
+            let (server, mut catalog) = catalog();
+            for state in [ServerState::Idle, ServerState::Connecting, last] {
+                assert!(!catalog.is_settled());
+                catalog.set_state(&server, state, String::new(), None);
+            }
+            assert_eq!(catalog.is_settled(), settled, "{last}");
+            // Once is enough.
+            catalog.set_state(&server, ServerState::Connecting, String::new(), None);
+            assert_eq!(catalog.is_settled(), settled, "{last}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_tried_again_still_says_what_it_failed_at() {
+        let (server, mut catalog) = catalog();
         let mut check = |state, reason: &str, told: &str| {
             catalog.set_state(&server, state, reason.to_owned(), None);
             assert_eq!(catalog.servers()[&server].reason, told);

@@ -83,4 +83,14 @@ mod tests {
         tokio::time::sleep(3 * EVERY).await;
         assert!(is_there(&store, third).await && is_there(&store, kept.unwrap().blob).await);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_stored_a_shorter_while_ago_than_it_is_retained_stays() {
+        let store = Arc::new(MemStore::default());
+        let blob = litter(&store, b"a").await;
+        // No time passes on the clock by which blobs are dated.
+        let _collector = Collector::start(Arc::clone(&store) as _, EVERY);
+        tokio::time::sleep(3 * EVERY).await;
+        assert!(is_there(&store, blob).await);
+    }
 }

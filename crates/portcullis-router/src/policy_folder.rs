@@ -367,6 +367,19 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_very_many_or_very_large_files_is_refused() {
+        let told = refused(|folder| {
+            (0..MAX_FILES).for_each(|number| write(folder, &format!("{number}.rules"), ""));
+        });
+        assert!(told.contains("over 10000 files of policies"), "{told}");
+        let large = " ".repeat(4 * 1024 * 1024);
+        let told = refused(|folder| {
+            (0..16).for_each(|number| write(folder, &format!("{number}.cedar"), &large));
+        });
+        assert!(told.contains("over 64 MiB together"), "{told}");
+    }
+
+    #[test]
     fn what_is_no_plain_text_is_refused_with_its_name() {
         #[expect(clippy::disallowed_methods, reason = "a test lays out a folder")]
         fn raw(path: &Path, bytes: &[u8]) {

@@ -196,6 +196,13 @@ mod tests {
 
     /// What is told once the tool `t`, which stood so, is trusted.
     fn told_of_trust(before: PinStanding) -> Vec<serde_json::Value> {
+        let (told, standing) = told_of(before, Hash::of(b"t"));
+        assert_eq!(standing, PinStanding::Trusted);
+        told
+    }
+
+    /// The same for a definition of that hash, and how the tool stands then.
+    fn told_of(before: PinStanding, trusted: Hash) -> (Vec<serde_json::Value>, PinStanding) {
         let spec = spec();
         let tool = ToolDefinition {
             name: "t".to_owned(),
@@ -220,12 +227,24 @@ mod tests {
             events,
         };
         let capability = "mcp.s.t".parse().unwrap();
-        state.pinned(&capability, pin(PinStanding::Trusted));
+        let now = ToolPin {
+            hash: trusted,
+            standing: PinStanding::Trusted,
+        };
+        state.pinned(&capability, now);
         let tool = Arc::clone(state.catalog.borrow().get(&capability).unwrap());
-        assert!(tool.pin.standing == PinStanding::Trusted && !tool.facts.definition_changed);
+        let is_trusted = tool.pin.standing == PinStanding::Trusted;
+        assert_eq!(tool.facts.definition_changed, !is_trusted);
         let told = std::iter::from_fn(|| heard.try_next());
-        told.map(|record| serde_json::to_value(&record.event).unwrap())
-            .collect()
+        let told = told.map(|record| serde_json::to_value(&record.event).unwrap());
+        (told.collect(), tool.pin.standing.clone())
+    }
+
+    /// What a person approved is one definition, and the server may list another by then.
+    #[test]
+    fn trust_in_another_definition_changes_nothing() {
+        let (told, standing) = told_of(PinStanding::Changed, Hash::of(b"another"));
+        assert_eq!((told.len(), standing), (0, PinStanding::Changed));
     }
 
     /// What could not be told for a while is no news once it can: nobody approved anything.

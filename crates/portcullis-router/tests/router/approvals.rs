@@ -9,7 +9,7 @@ use portcullis_policy::Seal;
 use portcullis_router::{ApprovalRequest, DecidedBy, PersonAnswer, PolicyFolder, PolicyReload};
 use portcullis_state::State;
 use portcullis_testkit::{Behaviour, Tool};
-use portcullis_types::{AgentId, Answer};
+use portcullis_types::{AgentId, Answer, Tier};
 use tokio::sync::Notify;
 
 use super::*;
@@ -160,6 +160,24 @@ async fn an_approval_for_a_while_holds_for_the_same_call_alone() {
         (&"person".into(), &"ann".into())
     );
     assert!(approved["holds_until_ms"].is_i64(), "{approved}");
+    let refused = told.iter().find(|event| event["answer"] == "refused").unwrap();
+    assert_eq!(
+        (&refused["by"], &refused["person"]),
+        (&"person".into(), &"ann".into())
+    );
+    let same = || CallRequest::new("mcp.s.t".parse().unwrap(), r#"{"n":1}"#);
+    let mut as_another = same();
+    as_another.agent = Some("another".parse().unwrap());
+    let mut in_another_tier = same();
+    in_another_tier.tier = Some(Tier::AllowEdits);
+    for (call, expected) in [
+        (as_another, "refused"),
+        (in_another_tier, "refused"),
+        (same(), "stored-approval"),
+    ] {
+        let called = timeout(PATIENCE, rig.router.call(call)).await.unwrap();
+        assert_eq!(outcome_of(called), expected);
+    }
     rig.router.shutdown().await.unwrap();
 
     // Another run under the same policies, then one under others, then one in which the agent is of another profile.
@@ -342,6 +360,37 @@ async fn a_person_who_does_not_answer_is_waited_for_no_longer_than_said() {
         .await;
 }
 
+/// A time beyond all clocks is as good as none.
+#[tokio::test]
+async fn a_host_may_say_that_an_approval_has_all_the_time_there_is() {
+    let desk = Desk::new([PersonAnswer::AllowFor]);
+    let mut options = options("default ask\n", Some(desk.clone()));
+    options.keeping.approval_wait = Duration::MAX;
+    options.keeping.approval_hold = Duration::MAX;
+    let rig = Rig::start_options(spec(), options).await;
+    assert_eq!(outcome(&rig, "t", "{}").await, "person");
+    assert_eq!(outcome(&rig, "t", "{}").await, "stored-approval");
+}
+
+/// However long they think, the server has as long as it ever has.
+#[tokio::test]
+async fn the_time_that_a_person_takes_is_none_of_the_servers() {
+    let desk = Desk::slow([PersonAnswer::Allow]);
+    let mut spec = spec();
+    spec.timeouts.call = Duration::from_secs(4);
+    spec.timeouts.call_max = Duration::from_secs(4);
+    let rig = Rig::start_options(spec, options("default ask\n", Some(desk.clone()))).await;
+    let thinking = async {
+        desk.question.notified().await;
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        tokio::time::resume();
+        desk.gate.as_ref().unwrap().notify_one();
+    };
+    let (called, ()) = tokio::join!(outcome(&rig, "t", "{}"), thinking);
+    assert_eq!(called, "person");
+}
+
 /// A call that waits is decided anew when other policies take over.
 #[tokio::test]
 async fn a_call_that_waits_is_decided_anew_after_a_swap() {
@@ -358,6 +407,25 @@ async fn a_call_that_waits_is_decided_anew_after_a_swap() {
         let (called, ()) = tokio::join!(outcome(&rig, "t", "{}"), swap);
         assert_eq!((called.as_str(), desk.count()), (expected, 1), "{rules}");
     }
+}
+
+/// Also where they take over before anybody is asked.
+#[test]
+fn a_swap_while_an_approval_is_looked_for_is_noticed() {
+    with_one_blocking_thread(async {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "a.rules", "default ask\n");
+        let desk = Desk::slow([]);
+        let rig = Rig::start_options(spec(), from_folder(root.path(), &desk)).await;
+        write(root.path(), "b.rules", "deny mcp.s.t\n");
+        // The one thread that may block reads the folder before it looks for an approval.
+        let (done, busy) = std::sync::mpsc::channel::<()>();
+        drop(tokio::task::spawn_blocking(move || busy.recv()));
+        let free = async { drop(done) };
+        let (reloaded, called, ()) =
+            tokio::join!(biased; rig.router.reload_policies(), outcome(&rig, "t", "{}"), free);
+        assert_eq!((reloaded, called.as_str()), (PolicyReload::Taken, "denied"));
+    });
 }
 
 /// What was approved was approved under the policies that asked.

@@ -397,6 +397,33 @@ async fn a_crash_is_told_and_the_next_call_runs() {
     assert_eq!(std::fs::read_to_string(done).unwrap().lines().count(), 1);
 }
 
+/// A server of whose end nobody has heard yet gets nothing of a call, so the next one gets it, decided anew.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_call_of_which_nothing_was_sent_goes_to_the_server_that_comes_next() {
+    use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+    let mut rig = Rig::start(&tools(&["t"]), "allow mcp.*\n", None).await;
+    let pid = rig
+        .router
+        .catalog()
+        .servers()
+        .values()
+        .next()
+        .unwrap()
+        .pid
+        .unwrap();
+    let process = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(process, Signal::KILL).unwrap();
+    // Nothing else goes on while it ends, since all is on this thread; and it is left to its hub to reap.
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(process), ended).unwrap();
+    rig.call("t", "{}").await.unwrap();
+    let told = rig.told();
+    let count = |kind: &str| told.iter().filter(|event| event["event"] == kind).count();
+    assert!(count("tool.call") == 2 && count("permission") >= 2, "{told:?}");
+    assert_eq!(told.last().unwrap()["outcome"], "ok");
+}
+
 /// More calls than are admitted: the rest is told so at once, and those that wait are answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_many_calls_are_busy() {

@@ -1,6 +1,6 @@
 //! What is told of a call, and what never is.
 
-use portcullis_testkit::{Behaviour, Tool};
+use portcullis_testkit::{BadReply, Behaviour, Tool};
 use serde_json::{Value, json};
 
 use super::*;
@@ -26,6 +26,10 @@ async fn each_call_tells_its_way_in_order() {
                 message: format!("no {CANARY}"),
             },
         ))
+        .tool(Tool::new(
+            "unusable",
+            Behaviour::BadReply(BadReply::StringErrorCode),
+        ))
         .tool(Tool::new("asked", Behaviour::Echo))
         .tool(Tool::new("image", Behaviour::image(100_000, 7)));
     let rules = "default deny\nallow mcp.s.*\nask mcp.s.asked\ndeny mcp.s.denied\n";
@@ -36,6 +40,7 @@ async fn each_call_tells_its_way_in_order() {
         ("good", ran, "ok"),
         ("bad", ran, "tool-error"),
         ("rpc", ran, "upstream-error"),
+        ("unusable", ran, "bad-reply"),
         ("image", ran, "ok"),
         ("denied", &["permission", "tool.result"], "denied"),
         (
@@ -60,6 +65,8 @@ async fn each_call_tells_its_way_in_order() {
                 .all(|event| event["capability"] == format!("mcp.s.{tool}")),
             "{tool}"
         );
+        // What is wrong with it may be told in the server's own words.
+        assert!(tool != "unusable" || last.get("error").is_none(), "{last}");
         if tool == "image" {
             let blob = &last["blobs"][0];
             assert_eq!(blob["sizeBytes"], json!(100_000), "{blob}");
@@ -142,8 +149,10 @@ async fn the_life_of_a_server_is_told() {
     rig.until(|event| event["event"] == "server.state" && event["to"] == "ready" && event["pid"].is_u64())
         .await;
     rig.router.shutdown().await.unwrap();
-    rig.until(|event| event["event"] == "server.state" && event["to"] == "stopped")
-        .await;
+    // All of it is told by then.
+    let rest: Vec<_> = std::iter::from_fn(|| rig.events.try_next()).collect();
+    let stopped = |record: &Arc<EventRecord>| serde_json::to_value(record).unwrap()["to"] == "stopped";
+    assert!(rest.iter().any(stopped), "{rest:?}");
     assert_eq!(
         rig.router.catalog().servers().values().next().unwrap().state,
         portcullis_supervisor::ServerState::Stopped

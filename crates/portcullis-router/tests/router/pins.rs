@@ -7,6 +7,7 @@ use portcullis_config::TransportSpec;
 use portcullis_router::{DecidedBy, Event, HookAnswer, PersonAnswer};
 use portcullis_state::{FirstSight, State, Trusting};
 use portcullis_testkit::{Behaviour, Shown, Tool};
+use portcullis_types::Answer;
 use tokio::time::Instant;
 
 use super::{calls::Answers, *};
@@ -126,6 +127,26 @@ async fn a_tool_that_changes_within_a_run_asks_without_any_state() {
     assert_eq!(rig.call("t", "{}").await.unwrap().approved_by, None);
 }
 
+/// An approval for a while is one of the definition that was shown, also once the next one is trusted.
+#[tokio::test]
+async fn an_approval_for_a_while_ends_with_its_definition() {
+    let answers = Answers::new(HookAnswer::NoOpinion, PersonAnswer::AllowFor);
+    let rules = "default ask\nallow mcp.s.change\n";
+    let mut rig = Rig::start_spec(turncoat(), rules, Some(answers.clone())).await;
+    for by in [DecidedBy::Person, DecidedBy::StoredApproval] {
+        assert_eq!(rig.call("t", "{}").await.unwrap().approved_by, Some(by));
+    }
+    rig.call("change", "{}").await.unwrap();
+    rig.until(|event| event["event"] == "pin" && event["state"] == "changed")
+        .await;
+    let pin = rig.router.state().pin("mcp.s.t").unwrap().unwrap();
+    let waiting = pin.waiting.unwrap().hash;
+    rig.router.trust("mcp.s.t", waiting, "ann").await.unwrap();
+    for by in [DecidedBy::Person, DecidedBy::StoredApproval] {
+        assert_eq!(rig.call("t", "{}").await.unwrap().approved_by, Some(by));
+    }
+}
+
 /// What was decided on is the listing of the connection that is called, also while the catalog does not know it yet.
 #[test]
 fn a_call_is_decided_on_what_its_server_lists_by_then() {
@@ -137,7 +158,8 @@ fn a_call_is_decided_on_what_its_server_lists_by_then() {
         let occupied = tokio::task::spawn_blocking(move || busy.recv());
         rig.call("change", "{}").await.unwrap();
         let router = Arc::clone(&rig.router);
-        let until = Instant::now() + PATIENCE;
+        // Before the looking up is given up.
+        let until = Instant::now() + Duration::from_secs(5);
         let call = loop {
             assert!(Instant::now() < until, "it is never waited for");
             rig.told();
@@ -189,7 +211,7 @@ async fn a_new_tool_asks_where_first_sight_is_not_enough() {
         first_sight: FirstSight::Ask,
         ..Keeping::default()
     };
-    let rig = Rig::start_keeping(turncoat(), "allow mcp.s.*\n", Some(answers.clone()), keeping).await;
+    let mut rig = Rig::start_keeping(turncoat(), "allow mcp.s.*\n", Some(answers.clone()), keeping).await;
     assert_eq!(rig.refused_as("t").await, "ask.definition-new");
     assert_eq!(answers.asked(), ["hook", "person"], "the hook may not");
     let waiting = rig
@@ -201,6 +223,18 @@ async fn a_new_tool_asks_where_first_sight_is_not_enough() {
         .waiting
         .unwrap();
     rig.router.trust("mcp.s.t", waiting.hash, "ann").await.unwrap();
+    // The catalog has it without any call.
+    rig.until(|event| event["event"] == "pin" && event["state"] == "approved")
+        .await;
+    let answers = |tool: &str| {
+        let catalog = rig.router.catalog();
+        let tool = catalog
+            .get(&format!("mcp.s.{tool}").parse().unwrap())
+            .unwrap()
+            .clone();
+        rig.router.outlook(&tool).answer
+    };
+    assert_eq!((answers("t"), answers("change")), (Answer::Allow, Answer::Ask));
     rig.call("t", "{}").await.unwrap();
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use portcullis_policy::Seal;
-use portcullis_router::{Event, PolicyFolder, ReloadOutcome};
+use portcullis_router::{Event, PolicyFolder, PolicyReload, ReloadOutcome};
 use portcullis_testkit::{Behaviour, Tool};
 use tempfile::TempDir;
 
@@ -133,6 +133,12 @@ async fn what_is_wrong_stays_out_loudly_until_it_is_mended() {
     write(&watched.path("a.rules"), "default deny\nalow mcp.s.t\n");
     watched.refuses("a.rules:2").await;
     watched.answers("ok").await;
+    let again = watched.rig.router.reload_policies().await;
+    assert!(matches!(again, PolicyReload::Refused(_)), "{again:?}");
+    watched.rig.told();
+    let heard = watched.rig.heard.iter();
+    let told = heard.filter(|record| matches!(record.event, Event::PolicyReload { .. }));
+    assert_eq!(told.count(), 1, "it is told once");
     // Half a file, as an editor leaves it when it dies.
     write(&watched.path("a.rules"), "default deny\nallow mcp.s.");
     watched.refuses("a.rules:2").await;
@@ -154,6 +160,7 @@ async fn a_folder_that_is_deleted_or_exchanged_is_noticed() {
     create(&folder);
     write(&watched.path("a.rules"), "deny mcp.s.t\n");
     watched.takes(0).await;
+    assert_eq!(watched.rig.router.policies_refused(), [""; 0]);
     watched.answers("denied").await;
 }
 

@@ -73,6 +73,31 @@ async fn what_is_large_does_not_keep_the_thread_and_comes_out_the_same() {
     }
 }
 
+/// Under the hub's name, from when it was stored, for as long as that says.
+#[tokio::test]
+async fn what_is_stored_is_kept_for_as_long_as_it_is_said() {
+    let (a, hour_ms) = (server("a"), 3_600_000);
+    for life in [None, Some(Duration::from_secs(3_600))] {
+        let store: Arc<dyn BlobStore> = Arc::new(MemStore::default());
+        let tag = BlobTag {
+            name: portcullis_blobs::TagName::session("x").unwrap(),
+            life,
+        };
+        let options = ShapeOptions::default();
+        let shaping = Shaping::new([&a].into_iter(), Arc::clone(&store), options, Some(tag));
+        let before = clock::unix_ms();
+        shaping.shape(&a, pictures(QUICK, 0..1, 0)).await.unwrap();
+        let [tag] = store.tags().await.unwrap().try_into().unwrap();
+        match life {
+            None => assert_eq!(tag.expires_ms, None),
+            Some(_) => {
+                let ends = before + hour_ms..=clock::unix_ms() + hour_ms;
+                assert!(ends.contains(&tag.expires_ms.unwrap()), "{tag:?}");
+            }
+        }
+    }
+}
+
 /// However few threads the host's runtime has for what may block, the store gets one while results are shaped.
 #[test]
 fn a_runtime_with_one_thread_for_such_work_shapes_what_is_large() {

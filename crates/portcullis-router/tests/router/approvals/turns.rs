@@ -77,6 +77,7 @@ impl Waiting {
 fn crowded(received: &Path) -> ServerSpec {
     let script = Script::new("s")
         .tool(Tool::new("t", Behaviour::Echo))
+        .tool(Tool::new("u", Behaviour::Echo))
         .tool(Tool::new("busy", Behaviour::Mute))
         .record_received(received);
     scripted(&script)
@@ -109,6 +110,28 @@ async fn policies_that_take_over_while_a_call_waits_for_its_turn_decide_on_it() 
         let runs = if expected == "policies" { 1 } else { 0 };
         assert_eq!(times_run(&received), runs, "{after}");
     }
+}
+
+/// The place that a call got by then is another's while somebody is asked about it.
+#[tokio::test]
+async fn nobody_waits_for_a_server_because_a_person_thinks() {
+    let (root, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(folder.path(), "a.rules", "allow mcp.s.*\n");
+    let desk = Desk::slow([]);
+    let options = from_folder(folder.path(), &desk);
+    let rig = Rig::start_options(crowded(&root.path().join("received")), options).await;
+    let waiting = Waiting::start(rig).await;
+    write(
+        folder.path(),
+        "a.rules",
+        "allow mcp.s.busy\nallow mcp.s.u\nask mcp.s.t\n",
+    );
+    assert_eq!(waiting.rig.router.reload_policies().await, PolicyReload::Taken);
+    waiting.others.first().unwrap().abort();
+    timeout(PATIENCE, desk.question.notified()).await.unwrap();
+    waiting.rig.call("u", "{}").await.unwrap();
+    waiting.call.abort();
+    waiting.others.iter().for_each(JoinHandle::abort);
 }
 
 /// How far off a time is that a test waits for. It is chosen once all is up, so it need not be long.
