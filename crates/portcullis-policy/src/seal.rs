@@ -1,4 +1,7 @@
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use portcullis_types::Hash;
 use serde::{Deserialize, Serialize};
@@ -36,15 +39,10 @@ impl Seal {
     /// The seal of these files.
     #[must_use]
     pub fn of(files: &[PolicyFile]) -> Self {
-        let hash = |file: &PolicyFile| {
-            (
-                file.base_name().to_owned(),
-                Hash::of(file.text.as_bytes()).to_string(),
-            )
-        };
+        let sealed = |file: &PolicyFile| (file.base_name().to_owned(), hash(file));
         Self {
             version: Self::VERSION,
-            files: files.iter().map(hash).collect(),
+            files: files.iter().map(sealed).collect(),
         }
     }
 
@@ -53,18 +51,19 @@ impl Seal {
     /// # Errors
     /// Each file that is not as it was sealed.
     pub fn check(&self, files: &[PolicyFile]) -> Result<(), PolicyErrors> {
-        let found = Self::of(files);
-        let wrong = |name: &String, problem| PolicyError::new(name, 1, problem);
         let mut errors = Vec::new();
-        for (name, hash) in &found.files {
-            match self.files.get(name) {
-                Some(sealed) if sealed == hash => {}
-                Some(_) => errors.push(wrong(name, PolicyProblem::SealBroken)),
-                None => errors.push(wrong(name, PolicyProblem::SealLacks)),
-            }
+        // Each file for itself: two of them may have one name without their folders.
+        for file in files {
+            let problem = match self.files.get(file.base_name()) {
+                Some(sealed) if *sealed == hash(file) => continue,
+                Some(_) => PolicyProblem::SealBroken,
+                None => PolicyProblem::SealLacks,
+            };
+            errors.push(PolicyError::new(&file.name, 1, problem));
         }
-        let missing = self.files.keys().filter(|name| !found.files.contains_key(*name));
-        errors.extend(missing.map(|name| wrong(name, PolicyProblem::SealedFileMissing)));
+        let found: BTreeSet<_> = files.iter().map(PolicyFile::base_name).collect();
+        let missing = self.files.keys().filter(|name| !found.contains(name.as_str()));
+        errors.extend(missing.map(|name| PolicyError::new(name, 1, PolicyProblem::SealedFileMissing)));
         if errors.is_empty() {
             Ok(())
         } else {
@@ -82,6 +81,10 @@ impl Seal {
             PolicyProblem::Unsealed,
         )])
     }
+}
+
+fn hash(file: &PolicyFile) -> String {
+    Hash::of(file.text.as_bytes()).to_string()
 }
 
 impl std::str::FromStr for Seal {
@@ -155,6 +158,13 @@ mod tests {
                 "c.rules: this file is not in the seal",
             ],
         );
+        // A name of one system is a path of the other, and folders may be given together.
+        for other in ["A\\a.rules", "elsewhere/a.rules"] {
+            let planted = file(other, "allow mcp.*");
+            let told = format!("{other}: this file is not the one that was sealed");
+            check(&[planted.clone(), a.clone(), b.clone()], &[&told]);
+            check(&[a.clone(), b.clone(), planted], &[&told]);
+        }
     }
 
     #[test]
