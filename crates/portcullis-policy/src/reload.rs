@@ -2,7 +2,11 @@ use std::{collections::BTreeSet, fmt};
 
 use portcullis_types::{Hash, PolicyRef};
 
-use crate::{DecisionPoint, PolicyErrors, PolicyFile, Seal, load::PolicyBase};
+use crate::{
+    DecisionPoint, PolicyErrors, PolicyFile, Seal,
+    load::{IndexedPolicy, PolicyBase},
+    syntax::said,
+};
 
 /// What new policy texts come to, beside the policies in force.
 ///
@@ -68,7 +72,11 @@ impl fmt::Display for Reloaded {
 fn vanished_forbids(before: &DecisionPoint, after: &DecisionPoint) -> Vec<PolicyRef> {
     let forbids = |base: &PolicyBase| {
         let forbids = base.indexed.iter().filter(|policy| !policy.syntax.permits);
-        let said = forbids.map(|policy| (format!("{:?}", policy.syntax), policy.policy.id().clone()));
+        let said = forbids.map(|IndexedPolicy { policy, .. }| {
+            // One that cannot be told says nothing that another does.
+            let said = said(policy).unwrap_or_else(|_| policy.to_string());
+            (said, policy.id().clone())
+        });
         said.collect::<Vec<_>>()
     };
     let kept: BTreeSet<_> = after
@@ -129,6 +137,50 @@ mod tests {
             "t.rules:1 (t.rules#L1.person)",
         );
         check("allow mcp.a.*", "default deny", "");
+    }
+
+    /// Whom and what a policy is about is part of what it says.
+    #[test]
+    fn a_forbid_that_is_for_another_now_has_vanished() {
+        let forbid = |principal: &str, resource: &str| {
+            format!(
+                "@id(\"f\") @description(\"d\")\nforbid ({principal}, action == Mcp::Action::\"elicit\", {resource});"
+            )
+        };
+        let cedar = |text: String| {
+            vec![PolicyFile {
+                name: "t.cedar".to_owned(),
+                text,
+            }]
+        };
+        let (anyone, anything) = ("principal", "resource");
+        let pairs = [
+            (
+                ("principal == Mcp::Agent::\"a\"", anything),
+                ("principal == Mcp::Agent::\"b\"", anything),
+            ),
+            (
+                ("principal in Mcp::Profile::\"a\"", anything),
+                ("principal == Mcp::Agent::\"a\"", anything),
+            ),
+            (
+                (anyone, "resource == Mcp::Server::\"mcp.a\""),
+                (anyone, "resource == Mcp::Server::\"mcp.b\""),
+            ),
+        ];
+        for (before, after) in pairs {
+            let current = DecisionPoint::load(&cedar(forbid(before.0, before.1))).unwrap();
+            let vanished = |after: String| match Reload::of(&current, &cedar(after), None) {
+                Reload::Changed(new) => new.vanished_forbids.len(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(vanished(forbid(after.0, after.1)), 1, "{before:?} {after:?}");
+            assert_eq!(
+                vanished(format!("\n{}", forbid(before.0, before.1))),
+                0,
+                "it moved"
+            );
+        }
     }
 
     #[test]

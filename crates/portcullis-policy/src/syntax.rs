@@ -150,13 +150,7 @@ impl Syntax {
     /// # Errors
     /// What the library says, should it not give the tree of what it parsed itself.
     pub(crate) fn of(policy: &Policy) -> Result<Self, String> {
-        // `Policy::to_pst` parses the text of the policy once more, which takes longer than all else that is done
-        // with it; the tree that decides is there already.
-        let tree: &ast::Policy = policy.as_ref();
-        let tree = pst::Policy::try_from(tree.clone()).map_err(|error| error.to_string())?;
-        let pst::Policy::Static(tree) = &tree else {
-            return Err("it is linked to a template".to_owned());
-        };
+        let tree = tree(policy)?;
         let body = tree.body();
         Ok(Self {
             permits: body.effect == pst::Effect::Permit,
@@ -170,6 +164,27 @@ impl Syntax {
 
     pub(crate) fn is_about(&self, action: Action) -> bool {
         self.actions.contains(&action)
+    }
+}
+
+/// What a policy says, whatever its id, its annotations and its place: two that say the same have the same text.
+///
+/// # Errors
+/// As [`Syntax::of`].
+pub(crate) fn said(policy: &Policy) -> Result<String, String> {
+    let tree = tree(policy)?;
+    let body = tree.body();
+    let scope = (&body.principal, &body.action, &body.resource);
+    Ok(format!("{:?} {scope:?} {:?}", body.effect, body.clauses()))
+}
+
+fn tree(policy: &Policy) -> Result<pst::StaticPolicy, String> {
+    // `Policy::to_pst` parses the text of the policy once more, which takes longer than all else that is done
+    // with it; the tree that decides is there already.
+    let tree: &ast::Policy = policy.as_ref();
+    match pst::Policy::try_from(tree.clone()).map_err(|error| error.to_string())? {
+        pst::Policy::Static(tree) => Ok(tree),
+        _ => Err("it is linked to a template".to_owned()),
     }
 }
 
