@@ -129,6 +129,8 @@ fn missing(question: &CallQuestion<'_>, decision: &Decision, forbidden: bool) ->
         }
         ReasonCode::AskFloor => "a person's answer, each time anew: the tool's auto-approve is switched off",
         ReasonCode::AskDefinitionChanged => "a person's approval of the changed definition",
+        ReasonCode::AskDefinitionNew => "a person's approval of the tool, which is new",
+        ReasonCode::AskCommandChanged => "a person's approval of what the tool's server is started with now",
         ReasonCode::AskAlways if forbidden => {
             "a person's answer: a policy forbids running it unattended in every tier"
         }
@@ -304,6 +306,28 @@ mod tests {
                 "missing: a person's answer: a policy forbids",
             ],
         );
+    }
+
+    /// A hub tells the kinds of what is not trusted apart; policies know one word for all.
+    #[test]
+    fn each_ask_names_what_is_missing() {
+        let point = DecisionPoint::load(&[]).unwrap();
+        let agent = AgentId::default();
+        let tool = ToolFacts::from_definition("mcp.a.b".parse().unwrap(), "stdio", "{}", false);
+        let question = CallQuestion {
+            agent: &agent,
+            profile: &agent,
+            tier: Tier::Plan,
+            tool: &tool,
+            arguments: "{}",
+            now_ms: 0,
+        };
+        for code in ReasonCode::ALL {
+            let decision = Decision::deny(code, None);
+            let explanation = point.explain_decided(&question, decision, Hash::of(b"{}"));
+            let asks = code.as_str().starts_with("ask.");
+            assert_eq!(explanation.missing.is_some(), asks, "{code}");
+        }
     }
 
     #[test]
