@@ -188,6 +188,10 @@ mod tests {
         check("", "t.yaml:1: the table is empty");
         check("a: 1\na: 2", "t.yaml:2: duplicated key");
         check(
+            &format!("{HEAD}  - {{tool: mcp.a.b, expect: ask}}\n---\ncases: nonsense\n"),
+            "t.yaml:7: a second table begins here: write it into a file of its own",
+        );
+        check(
             &format!("preset: ask-by-default\ncases:\n{}", "- ".repeat(100_000)),
             "t.yaml:3: lists and objects stand more than 64 deep in each other",
         );
@@ -235,12 +239,24 @@ mod tests {
             "t.yaml:5: `some` is not a tier",
         );
         check(
+            &row("tool: mcp.a.b, expect: ask, tier: []"),
+            "t.yaml:5: `tier` names no tier, so nothing would be compared",
+        );
+        check(
             &row("tool: mcp.a.b, expect: ask, arguments: {a: 1}"),
             "t.yaml:5: `arguments` must be text",
         );
         check(
             "preset: ask-by-default\ntools: [{tool: mcp.a.b, readOnly: perhaps}]\ncases: [1]",
             "t.yaml:2: `readOnly` must be true or false",
+        );
+        check(
+            "preset: ask-by-default\ntools: [{tool: mcp.a.b, requireUserInteraction: true}]\ncases: [1]",
+            "t.yaml:2: unknown key `requireUserInteraction`",
+        );
+        check(
+            "preset: ask-by-default\ntools: [{tool: mcp.a.b}, {tool: mcp.a.b}]\ncases: [1]",
+            "t.yaml:2: `mcp.a.b` stands twice among the `tools`",
         );
         check(
             "preset: ask-by-default\ncases: [1]",

@@ -86,9 +86,14 @@ impl Suite {
         depth::check(&table.text).map_err(failure)?;
         let documents = MarkedYaml::load_from_str(&table.text)
             .map_err(|error| failure((error.marker().line(), error.info().to_owned())))?;
-        let root = documents
-            .first()
-            .ok_or_else(|| failure((1, "the table is empty".to_owned())))?;
+        let root = match documents.as_slice() {
+            [] => return Err(failure((1, "the table is empty".to_owned()))),
+            [root] => root,
+            [_, second, ..] => {
+                let told = "a second table begins here: write it into a file of its own";
+                return Err(failure((line_of(second), told.to_owned())));
+            }
+        };
         let mut fields = Fields::of(root).map_err(failure)?;
         let policies = policies(table, &mut fields, given).map_err(|wrong| match wrong {
             Unusable::Table(wrong) => failure(wrong),
@@ -404,6 +409,10 @@ fn tiers(fields: &mut Fields<'_>) -> Result<Vec<Tier>, Wrong> {
         return Ok(vec![Tier::default()]);
     };
     if let Some(items) = node.data.as_sequence() {
+        if items.is_empty() {
+            let told = "`tier` names no tier, so nothing would be compared";
+            return Err((line_of(node), told.to_owned()));
+        }
         return items
             .iter()
             .map(|item| text("tier", item).and_then(|(line, tier)| parsed(line, tier)))
