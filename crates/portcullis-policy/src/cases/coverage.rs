@@ -31,20 +31,20 @@ impl Coverage {
         let mut places = BTreeMap::new();
         for policy in point.policies() {
             if !policy.file.starts_with(builtin::FOLDER) {
-                places.entry((&policy.file, policy.line)).or_insert(policy);
+                places.entry(counted_as(policy)).or_insert(policy);
             }
         }
         let decided = report.decided.iter();
-        let decided: HashSet<_> = decided.map(|policy| (&policy.file, policy.line)).collect();
+        let decided: HashSet<_> = decided.map(counted_as).collect();
         let marked = marked_rules(policies);
-        for ((file, line), policy) in places {
-            let is_marked = match file.ends_with(".cedar") {
-                true => point
+        for (unit, policy) in places {
+            let is_marked = match unit {
+                (.., Some(id)) => point
                     .base()
-                    .is_some_and(|base| base.annotation(&policy.id, UNTESTED).is_some()),
-                false => marked.contains(&(file.as_str(), line)),
+                    .is_some_and(|base| base.annotation(id, UNTESTED).is_some()),
+                (file, line, None) => marked.contains(&(file, line)),
             };
-            let into = match (decided.contains(&(file, line)), is_marked) {
+            let into = match (decided.contains(&unit), is_marked) {
                 (true, false) => &mut coverage.exercised,
                 (true, true) => &mut coverage.marked_in_vain,
                 (false, true) => &mut coverage.marked,
@@ -60,6 +60,12 @@ impl Coverage {
     pub fn is_complete(&self) -> bool {
         self.untested.is_empty() && self.marked_in_vain.is_empty()
     }
+}
+
+/// What a policy counts as: a rule by its line, with whatever it compiles to, and a Cedar policy for itself.
+fn counted_as(policy: &PolicyRef) -> (&str, usize, Option<&str>) {
+    let of_cedar = policy.file.ends_with(".cedar");
+    (&policy.file, policy.line, of_cedar.then_some(policy.id.as_str()))
 }
 
 /// The rules that say in a comment why no case exercises them, by file and line.
@@ -107,5 +113,28 @@ mod tests {
         assert_eq!(ids(&coverage.marked), ["one", "t.rules#L3"]);
         assert_eq!(ids(&coverage.marked_in_vain), ["two"]);
         assert!(!coverage.is_complete());
+    }
+
+    #[test]
+    fn policies_of_one_line_count_each_for_itself() {
+        let forbid = |server: &str| {
+            format!(
+                "@id(\"{server}\") @description(\"d\") forbid (principal, action == Mcp::Action::\"call\", resource in Mcp::Server::\"mcp.{server}\");"
+            )
+        };
+        let policies = [file("t.cedar", &format!("{} {}", forbid("a"), forbid("b")))];
+        let table = "tools: [{tool: mcp.a.x}]\ncases: [{tool: mcp.a.x, expect: deny}]";
+        let report = run_cases(&[file("t.yaml", table)], &policies);
+        let coverage = Coverage::of(&policies, &report).unwrap();
+        let ids = |policies: &[PolicyRef]| {
+            policies
+                .iter()
+                .map(|policy| policy.id.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (ids(&coverage.exercised), ids(&coverage.untested)),
+            (vec!["a".to_owned()], vec!["b".to_owned()])
+        );
     }
 }
