@@ -6,6 +6,7 @@ mod rules;
 use std::fmt;
 
 use cedar_policy::Policy;
+use cedar_policy_core::ast::{self, Expr, ExprKind, PatternElem};
 use portcullis_types::{CapabilityId, PolicyRef};
 use serde::Serialize;
 
@@ -198,20 +199,13 @@ fn of_cedar(place: &PolicyRef, indexed: &IndexedPolicy) -> Vec<Finding> {
             "it names no action, and so is about elicitation, resources and prompts as well".to_owned(),
         );
     }
-    let text = policy.to_string();
-    let compared = |attr: &str| {
-        let attribute = format!("resource.{attr}");
-        let dotted = text.split(attribute.as_str()).skip(1);
-        let mut patterns = dotted.filter_map(|rest| rest.trim_start().strip_prefix("like"));
-        patterns.any(|pattern| pattern.trim_start().trim_start_matches('"').trim_end() != "*")
-    };
-    if compared("cap") {
+    if is_compared(policy, "cap") {
         report(
             Lint::JoinedName,
             "it compares `resource.cap` by `like`, where a `*` crosses from the server's name into the tool's".to_owned(),
         );
     }
-    if syntax.permits && compared("server") {
+    if syntax.permits && is_compared(policy, "server") {
         report(
             Lint::ServerWildcard,
             "it permits by the beginning of a server's name, so that a server added later may be meant"
@@ -219,6 +213,25 @@ fn of_cedar(place: &PolicyRef, indexed: &IndexedPolicy) -> Vec<Finding> {
         );
     }
     findings
+}
+
+/// Whether a policy compares this attribute of the tool with wildcards, but for one that any text matches.
+fn is_compared(policy: &Policy, wanted: &str) -> bool {
+    let tree: &ast::Policy = policy.as_ref();
+    let all = tree.non_scope_constraints().into_iter();
+    all.flat_map(Expr::subexpressions).any(|expr| {
+        let ExprKind::Like { expr, pattern } = expr.expr_kind() else {
+            return false;
+        };
+        let ExprKind::GetAttr { expr, attr } = expr.expr_kind() else {
+            return false;
+        };
+        let is_wild = |element: &PatternElem| *element == PatternElem::Wildcard;
+        attr == wanted
+            && matches!(expr.expr_kind(), ExprKind::Var(ast::Var::Resource))
+            && pattern.iter().any(is_wild)
+            && !pattern.iter().all(is_wild)
+    })
 }
 
 /// The tools and servers that a policy names, by type and id.

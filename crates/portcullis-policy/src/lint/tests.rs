@@ -69,6 +69,22 @@ fn what_reads_otherwise_than_it_is_meant() {
         None,
         &["t.cedar:1 server-wildcard"],
     );
+    for spelling in [
+        r#"resource["server"] like "git*""#,
+        r#"(resource).server like "*t""#,
+        "resource // x\n.server\nlike \"g*t\"",
+    ] {
+        check("", &cedar(CALL, spelling), None, &["t.cedar:1 server-wildcard"]);
+    }
+    // All servers are meant, one text, or what stands there is no code.
+    for harmless in [
+        r#"resource.server like "*""#,
+        r#"resource.server like "github""#,
+        r#"resource.name == "resource.server like git*""#,
+        r#"principal == Mcp::Agent::"resource.cap like a*""#,
+    ] {
+        check("", &cedar(CALL, harmless), None, &[]);
+    }
     check(
         "",
         &cedar(
