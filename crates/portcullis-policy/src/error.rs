@@ -95,7 +95,7 @@ pub enum PolicyProblem {
         /// What the validator advises, if anything.
         help: Option<String>,
     },
-    /// A character that is not seen or that turns the text around.
+    /// A character that is not seen, that is taken for a space, or that turns the text around.
     #[error("the invisible character U+{:04X} stands in this line", u32::from(*.0))]
     Invisible(char),
     /// A line of a rules file that is no rule.

@@ -218,14 +218,17 @@ fn newlines(text: &str, bytes: usize) -> usize {
     text.bytes().take(bytes).filter(|byte| *byte == b'\n').count()
 }
 
-/// Marks that turn text around, characters without width, and controls other than tab.
+/// Marks that turn text around, characters that are empty, controls, and blanks that a reviewer takes for a space.
 fn is_invisible(character: char) -> bool {
     let listed = matches!(
         character,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e01ef}'
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
     );
-    listed || (character.is_control() && character != '\t')
+    let blank = character.is_whitespace() || character.is_control();
+    listed || (blank && !matches!(character, ' ' | '\t'))
 }
 
 #[cfg(test)]
@@ -338,5 +341,17 @@ mod tests {
                 "2: the invisible character U+200B stands in this line",
             ],
         );
+        // What is empty, what holds others together, and blanks that look like the usual one.
+        for hidden in
+            "\u{115f}\u{17b4}\u{180b}\u{2800}\u{3164}\u{ffa0}\u{fff9}\u{1d173}\u{a0}\u{2007}\u{202f}\u{3000}"
+                .chars()
+        {
+            let told = format!(
+                "1: the invisible character U+{:04X} stands in this line",
+                u32::from(hidden)
+            );
+            check(&format!("// a{hidden}b"), &[], &[&told]);
+        }
+        check("// größe\t日本 🏰", &[], &[]);
     }
 }
