@@ -1,7 +1,7 @@
 //! Files of policies as one validated set.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     thread,
 };
@@ -206,10 +206,10 @@ pub(crate) fn in_order(references: &mut [PolicyRef]) {
 /// The hash of all policy texts and the schema, whatever the order of the files. Each part goes in with its length,
 /// so that no two sets of files run together into the same bytes.
 pub(crate) fn digest<'a>(files: impl Iterator<Item = &'a PolicyFile>) -> Hash {
-    let texts: BTreeMap<_, _> = files.map(|file| ((&file.name, &file.text), ())).collect();
+    let texts: BTreeSet<_> = files.map(|file| (&file.name, &file.text)).collect();
     let mut bytes = Vec::new();
     let parts = texts
-        .keys()
+        .into_iter()
         .flat_map(|(name, text)| [name.as_str(), text.as_str()]);
     for part in [builtin::SCHEMA].into_iter().chain(parts) {
         bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
