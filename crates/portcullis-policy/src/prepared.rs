@@ -283,3 +283,41 @@ impl fmt::Debug for PreparedTool {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DecisionPoint, PolicyFile};
+
+    #[test]
+    fn what_is_remembered_of_those_who_ask_has_a_bound() {
+        let file = PolicyFile {
+            name: "t.rules".to_owned(),
+            text: "default ask\nallow mcp.a.x when arg.k == \"v\"\n".to_owned(),
+        };
+        let point = DecisionPoint::load(&[file]).unwrap();
+        // Of the one tool the answer depends on the call, of the other it stands.
+        for (tool, remembered) in [("mcp.a.x", (true, false)), ("mcp.a.y", (false, true))] {
+            let tool = ToolFacts::from_definition(tool.parse().unwrap(), "stdio", "{}", true);
+            let prepared = point.prepare(&tool).unwrap();
+            for n in 0..=MAX_REMEMBERED {
+                let agent = format!("agent-{n}").parse().unwrap();
+                let question = CallQuestion {
+                    agent: &agent,
+                    profile: &agent,
+                    tier: Tier::Plan,
+                    tool: &tool,
+                    arguments: "{}",
+                    now_ms: 0,
+                };
+                assert_eq!(prepared.decide(&question), point.decide_unindexed(&question));
+                let (settled, standing) = (
+                    prepared.settled.read().unwrap(),
+                    prepared.standing.read().unwrap(),
+                );
+                assert_eq!((!settled.is_empty(), !standing.is_empty()), remembered);
+                assert!(settled.len() <= MAX_REMEMBERED && standing.len() <= MAX_REMEMBERED);
+            }
+        }
+    }
+}

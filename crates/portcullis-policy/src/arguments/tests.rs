@@ -110,6 +110,15 @@ fn what_cannot_be_decided_on_is_refused_with_its_code() {
         ReasonCode::DenyArgumentsDuplicateKey,
         "`x[0].a`",
     );
+    // It goes into events: no more of it than a person reads, and nothing that a terminal obeys.
+    let long = format!("\u{1b}{}", "k".repeat(100_000));
+    let (_, told) = tags(
+        &serde_json::json!({ &long: 1 })
+            .to_string()
+            .replace("}", &format!(",{}:2}}", json!(&long))),
+    )
+    .unwrap_err();
+    assert!(told.len() < 300 && told.contains(r"`\u{1b}kk"), "{told}");
     let padded = |bytes: usize| format!(r#"{{"a":"{}"}}"#, "x".repeat(bytes - 8));
     assert!(tags(&padded(MAX_BYTES)).is_ok());
     check_refused(

@@ -429,6 +429,16 @@ fn without_policies_all_is_denied() {
     );
 }
 
+/// A server may list tools under ever new names.
+#[test]
+fn what_is_remembered_of_tools_has_a_bound() {
+    let point = DecisionPoint::load(&[file("t.rules", "allow mcp.*")]).unwrap();
+    for n in 0..=MAX_PREPARED {
+        assert!(point.prepare(&tool(&format!("mcp.a.t{n}"))).is_some());
+        assert!(point.prepared.read().unwrap().len() <= MAX_PREPARED);
+    }
+}
+
 #[test]
 fn policies_read_arguments_time_agent_and_hints() {
     let cedar = r#"
