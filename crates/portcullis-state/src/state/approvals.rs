@@ -244,4 +244,33 @@ mod tests {
         assert!(state.revoke(second.id).unwrap());
         assert_eq!(state.approval_of(&call(), 5_000).unwrap(), None);
     }
+
+    #[test]
+    fn of_too_many_the_oldest_are_forgotten() {
+        let state = State::in_memory().unwrap();
+        let first = state.approve(&call(), "ann", 1_000, HOUR).unwrap();
+        let more = format!(
+            "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n <= {KEPT_APPROVALS})
+             INSERT INTO profile_approvals (capability, agent, profile, tier, arguments_hash, policy_digest,
+                definition_hash, given_by, at_ms, until_ms)
+             SELECT capability, agent, profile, tier, arguments_hash, policy_digest, definition_hash, given_by, at_ms,
+                until_ms FROM profile_approvals, n"
+        );
+        state.read(|connection| connection.execute_batch(&more)).unwrap();
+        let last = state.approve(&call(), "bob", 2_000, HOUR).unwrap();
+        let kept = state.approvals(2_000).unwrap();
+        assert_eq!(kept.len(), usize::try_from(KEPT_APPROVALS).unwrap());
+        assert!(kept.contains(&last) && !kept.contains(&first));
+    }
+
+    /// A clock that was put back leaves approvals of a time that is yet to come.
+    #[test]
+    fn what_was_given_in_the_future_is_forgotten_with_the_next_approval() {
+        let state = State::in_memory().unwrap();
+        let future = state.approve(&call(), "ann", 9_000_000, HOUR).unwrap();
+        assert_eq!(state.approvals(1_000).unwrap(), [], "it does not hold");
+        let now = state.approve(&call(), "bob", 1_000, HOUR).unwrap();
+        assert_eq!(state.approval_of(&call(), 1_000).unwrap(), Some(now));
+        assert!(!state.revoke(future.id).unwrap(), "it was forgotten");
+    }
 }

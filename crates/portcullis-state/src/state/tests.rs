@@ -81,6 +81,12 @@ fn no_link_is_followed() {
     let error = State::open(&planted).unwrap_err();
     assert!(error.to_string().contains("second name"), "{error}");
     fs::remove_file(&name).unwrap();
+    // What is no file is told as such, and a pipe that nobody writes to holds nobody up.
+    let pipe = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &name, pipe, rustix::fs::Mode::RWXU, 0).unwrap();
+    let error = State::open(&planted).unwrap_err();
+    assert!(error.to_string().contains("it is no file"), "{error}");
+    fs::remove_file(&name).unwrap();
     // A folder above may well be a link: that is how homes are moved.
     let moved = real.parent().unwrap().with_file_name("moved");
     symlink(real.parent().unwrap(), &moved).unwrap();
@@ -221,6 +227,26 @@ fn what_a_server_says_cannot_fill_the_disk() {
     );
     let pin = state.pin("mcp.s.long").unwrap().unwrap();
     assert_eq!(pin.trusted.unwrap().0.text, None, "the hash is enough to tell");
+    // Nor with many texts that are each short enough: in one listing, and with what is added and changed later.
+    let text = "x".repeat(100 * 1024);
+    let names: Vec<_> = (0..400).map(|n| format!("big{n}")).collect();
+    let tools: Vec<_> = names.iter().map(|name| (name.as_str(), text.as_str())).collect();
+    let changed = format!("{text}y");
+    let changed: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), changed.as_str()))
+        .collect();
+    for tools in [&tools[..200], &tools, &changed] {
+        see(&state, "l", tools, FirstSight::Trust);
+        let kept = state.pins().unwrap().into_iter().flat_map(|pin| {
+            let texts = [pin.trusted.map(|(text, _)| text), pin.waiting];
+            texts.into_iter().flatten().filter_map(|text| text.text)
+        });
+        let bytes: usize = kept.map(|text| text.len()).sum();
+        assert!(bytes > 19 << 20 && bytes <= 32 << 20, "{bytes}");
+    }
+    state.forget("mcp.s").unwrap();
+    see(&state, "l", &[("long", "short")], FirstSight::Trust);
     let server = "s".parse().unwrap();
     let names: Vec<_> = (0..9_000).map(|n| format!("t{n}")).collect();
     let tools: Vec<_> = names
@@ -319,6 +345,25 @@ fn what_is_damaged_or_foreign_is_told_and_left_as_it_is() {
     }
     fs::write(&path, good).unwrap();
     assert_eq!(State::open(&folder).unwrap().pins().unwrap().len(), 201);
+}
+
+/// A row that cannot be read for what it is stands in the way of all: none may be trusted by it.
+#[test]
+fn a_hash_that_is_none_is_damage() {
+    let state = State::in_memory().unwrap();
+    see(&state, "l", &[("a", "1")], FirstSight::Trust);
+    let spoil = "UPDATE pins SET trusted_hash = x'00' WHERE subject = 'mcp.s.a'";
+    state.read(|connection| connection.execute(spoil, [])).unwrap();
+    for error in [
+        state.pin("mcp.s.a").map(drop).unwrap_err(),
+        state.pins().map(drop).unwrap_err(),
+        state
+            .trust("mcp.s.a", Hash::of(b"1"), "ann", 1)
+            .map(drop)
+            .unwrap_err(),
+    ] {
+        assert!(matches!(error, StateError::Damaged { .. }), "{error}");
+    }
 }
 
 #[test]
