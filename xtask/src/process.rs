@@ -12,6 +12,7 @@ use std::io::Write;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -82,14 +83,20 @@ impl Run {
             .take()
             .with_context(|| format!("`{self}` has no output"))?;
         // Read on a thread of its own: a pipe that nobody reads would block the program.
-        let reader = std::thread::spawn(move || {
+        let (read, whole) = mpsc::channel();
+        std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            pipe.read_to_end(&mut bytes).map(|_| bytes)
+            // Whoever gave up is told nothing more.
+            let _ = read.send(pipe.read_to_end(&mut bytes).map(|_| bytes));
         });
+        let started = Instant::now();
         let status = self.wait(&mut child)?;
-        let bytes = reader
-            .join()
-            .map_err(|_| anyhow!("cannot read what `{self}` printed"))?;
+        let left = self.deadline.saturating_sub(started.elapsed());
+        let bytes = whole.recv_timeout(left).map_err(|_| {
+            anyhow!(
+                "`{self}` ended, but what it started still holds its output open: end that, and try again"
+            )
+        })?;
         let bytes = bytes.with_context(|| format!("cannot read what `{self}` printed"))?;
         if !status.success() {
             bail!("`{self}` failed ({status})");
@@ -274,6 +281,22 @@ mod tests {
         );
         let error = Run::new(&here(), "sh", &["-c", "exit 3"]).capture().unwrap_err();
         assert!(error.to_string().contains("exit status: 3"), "{error}");
+    }
+
+    /// As a daemon does that a build tool starts.
+    #[test]
+    fn output_that_somebody_else_holds_open_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "sleep 60 & echo $! > child; echo hello";
+        let run = Run::new(&here(), "sh", &["-c", script]).in_folder(folder.path().to_path_buf());
+        let started = Instant::now();
+        let error = run.within(Duration::from_millis(500)).capture().unwrap_err();
+        assert!(started.elapsed() < Duration::from_secs(30), "it was waited for");
+        assert!(error.to_string().contains("holds its output open"), "{error}");
+        let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
+        Run::new(&here(), "kill", &["-KILL", child.trim()])
+            .status()
+            .unwrap();
     }
 
     #[test]
