@@ -68,6 +68,19 @@ mod tests {
         }
     }
 
+    /// A filter that finds no test passes, and would prove nothing.
+    #[test]
+    fn the_tests_that_are_run_are_there() {
+        let root = Root::of_this_checkout().unwrap();
+        for (file, test) in [
+            ("tests/index_law.rs", "fn the_index_answers_as_plain_cedar_does("),
+            ("src/decision_point/tests.rs", "fn rules_their_policies"),
+        ] {
+            let path = root.join("crates/portcullis-policy").join(file);
+            assert!(std::fs::read_to_string(path).unwrap().contains(test), "{file}");
+        }
+    }
+
     #[test]
     fn the_long_run_asks_a_hundred_thousand_questions_about_rules() {
         assert!(rule_sets(CASES) * QUESTIONS_PER_RULES >= 100_000);
