@@ -12,9 +12,10 @@ use crate::workspace::Root;
 /// The pins, a copy of which stays beside the environment.
 pub(super) const REQUIREMENTS: &str = "requirements.txt";
 
-const OLDEST_MINOR: u32 = 10;
+/// What the pinned FastMCP asks for.
+const OLDEST_MINOR: u32 = 11;
 
-const HELP: &str = "install Python 3.10 or newer with its `venv` module, from your system's packages or from Python's own \
+const HELP: &str = "install Python 3.11 or newer with its `venv` module, from your system's packages or from Python's own \
                     site";
 
 /// Makes `folder/venv`. It may be moved afterwards as long as only its `bin/python` is started.
@@ -82,12 +83,12 @@ mod tests {
 
     #[test]
     fn an_old_python_is_refused() {
-        for good in ["Python 3.10.0\n", "Python 3.14.2", "Python 3.15.0rc1"] {
+        for good in ["Python 3.11.0\n", "Python 3.14.2", "Python 3.15.0rc1"] {
             check_python(good).unwrap();
         }
-        for old in ["Python 3.9.18", "Python 2.7.18"] {
+        for old in ["Python 3.10.14", "Python 3.9.18", "Python 2.7.18"] {
             let error = check_python(old).unwrap_err().to_string();
-            assert!(error.contains("Python 3.10") && error.contains(old), "{error}");
+            assert!(error.contains("Python 3.11") && error.contains(old), "{error}");
         }
         assert!(check_python("whatever").is_err());
     }
