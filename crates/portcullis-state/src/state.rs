@@ -4,6 +4,7 @@ mod approvals;
 mod folder;
 mod pins;
 mod schema;
+mod sightings;
 
 use std::{
     fmt,
@@ -17,7 +18,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 
 use crate::StateError;
 pub use approvals::{Approval, ApprovedCall};
-pub use pins::{FirstSight, Pin, PinState, PinnedText, SeenTool, Sighted, SightedTool, Sighting, Trusting};
+pub use pins::{Pin, PinnedText, Trusting};
+pub use sightings::{FirstSight, PinState, SeenTool, Sighted, SightedTool, Sighting};
 
 /// What outlives a run. Its methods block, each for at most [`MAX_WAIT`](Self::MAX_WAIT) on other processes.
 ///
