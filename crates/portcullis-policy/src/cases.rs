@@ -2,6 +2,7 @@
 
 mod coverage;
 mod depth;
+mod expected;
 mod fields;
 mod suite;
 

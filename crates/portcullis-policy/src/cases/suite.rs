@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use portcullis_types::{
-    AgentId, Answer, Approver, CapabilityId, Decision, ReasonCode, ServerId, Source, Tier,
-};
+use portcullis_types::{AgentId, CapabilityId, Decision, ServerId, Source, Tier};
 use saphyr::{LoadableYamlNode, MarkedYaml};
 
 use super::{
     CaseFailure, depth,
+    expected::Expected,
     fields::{Fields, Wrong, line_of, text},
 };
 use crate::{
@@ -62,13 +61,6 @@ impl AboutServer {
             Self::GetPrompt { name } => ServerAction::GetPrompt { name },
         }
     }
-}
-
-pub(super) struct Expected {
-    answer: Answer,
-    code: Option<ReasonCode>,
-    approver: Option<Approver>,
-    policies: Option<Vec<String>>,
 }
 
 /// 2026-07-28T00:00:00Z, where a row gives no time.
@@ -154,54 +146,6 @@ impl Row {
                 about: about.action(),
             }),
         }
-    }
-}
-
-impl Expected {
-    /// In what the decision differs from what is expected, each as a sentence.
-    pub(super) fn differences(&self, decision: &Decision) -> Vec<String> {
-        let mut differences = Vec::new();
-        if self.answer != decision.answer {
-            differences.push(format!("expected {}, but it is {}", self.answer, decision.answer));
-        }
-        if let Some(code) = self.code.filter(|code| *code != decision.code) {
-            differences.push(format!(
-                "expected the code `{code}`, but it is `{}`",
-                decision.code
-            ));
-        }
-        if let Some(approver) = self
-            .approver
-            .filter(|approver| Some(*approver) != decision.approver)
-        {
-            let actual = decision.approver.map_or("nobody", approver_name);
-            differences.push(format!(
-                "expected the approver `{}`, but it is `{actual}`",
-                approver_name(approver)
-            ));
-        }
-        if let Some(expected) = &self.policies {
-            let actual: Vec<_> = decision
-                .policies
-                .iter()
-                .map(|policy| policy.id.as_str())
-                .collect();
-            if *expected != actual {
-                let quoted = |ids: &[&str]| {
-                    ids.iter()
-                        .map(|id| format!("`{id}`"))
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                };
-                let expected: Vec<_> = expected.iter().map(String::as_str).collect();
-                differences.push(format!(
-                    "expected the policies {}, but they are {}",
-                    quoted(&expected),
-                    quoted(&actual)
-                ));
-            }
-        }
-        differences
     }
 }
 
@@ -320,7 +264,7 @@ fn row(mut fields: Fields<'_>, catalog: &BTreeMap<CapabilityId, ToolFacts>) -> R
     };
     let (agent, profile) = (agent("agent")?, agent("profile")?);
     let tiers = tiers(&mut fields)?;
-    let expected = expected(&mut fields)?;
+    let expected = Expected::read(&mut fields)?;
     fields.end()?;
     Ok(Row {
         line,
@@ -426,61 +370,6 @@ fn tiers(fields: &mut Fields<'_>) -> Result<Vec<Tier>, Wrong> {
     }
 }
 
-fn expected(fields: &mut Fields<'_>) -> Result<Expected, Wrong> {
-    let missing = (fields.line(), "`expect` is missing".to_owned());
-    let (line, answer) = fields.text("expect")?.ok_or(missing)?;
-    let answers = [Answer::Allow, Answer::Ask, Answer::Deny].map(|answer| (answer.to_string(), answer));
-    let answer = one_of(answers, line, answer, "an answer: use `allow`, `ask` or `deny`")?;
-    let codes = ReasonCode::ALL.map(|code| (code.to_string(), code));
-    let approvers = [Approver::PersonOrHook, Approver::PersonOnly];
-    let approvers = approvers.map(|approver| (approver_name(approver).to_owned(), approver));
-    let code = fields
-        .text("code")?
-        .map(|(line, code)| one_of(codes, line, code, "a reason code"))
-        .transpose()?;
-    let approver = fields.text("approver")?;
-    let approver = approver
-        .map(|(line, name)| {
-            one_of(
-                approvers,
-                line,
-                name,
-                "an approver: use `person_or_hook` or `person_only`",
-            )
-        })
-        .transpose()?;
-    let ids = fields.list("policies")?.map(|(_, ids)| {
-        ids.iter()
-            .map(|id| text("policies", id).map(|(_, id)| id.to_owned()))
-            .collect::<Result<Vec<_>, _>>()
-    });
-    Ok(Expected {
-        answer,
-        code,
-        approver,
-        policies: ids.transpose()?,
-    })
-}
-
-fn one_of<T>(
-    known: impl IntoIterator<Item = (String, T)>,
-    line: usize,
-    name: &str,
-    what: &str,
-) -> Result<T, Wrong> {
-    let found = known.into_iter().find(|(known, _)| known == name);
-    found
-        .map(|(_, value)| value)
-        .ok_or_else(|| (line, format!("`{name}` is not {what}")))
-}
-
 fn parsed<T: FromStr<Err: std::fmt::Display>>(line: usize, text: &str) -> Result<T, Wrong> {
     text.parse().map_err(|error: T::Err| (line, error.to_string()))
-}
-
-fn approver_name(approver: Approver) -> &'static str {
-    match approver {
-        Approver::PersonOrHook => "person_or_hook",
-        Approver::PersonOnly => "person_only",
-    }
 }
