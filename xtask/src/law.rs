@@ -74,7 +74,7 @@ mod tests {
         let root = Root::of_this_checkout().unwrap();
         for (file, test) in [
             ("tests/index_law.rs", "fn the_index_answers_as_plain_cedar_does("),
-            ("src/decision_point/tests.rs", "fn rules_their_policies"),
+            ("src/decision_point/tests/rules.rs", "fn rules_their_policies"),
         ] {
             let path = root.join("crates/portcullis-policy").join(file);
             assert!(std::fs::read_to_string(path).unwrap().contains(test), "{file}");
