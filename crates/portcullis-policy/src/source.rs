@@ -175,8 +175,7 @@ fn places_of(text: &str, set: &PolicySet) -> BTreeMap<PolicyId, Place> {
     for (id, source) in sources {
         let rest = text.get(at..).unwrap_or_default();
         let start = Some(blank_bytes(rest))
-            .filter(|blank| rest.get(*blank..).is_some_and(|rest| rest.starts_with(&source)))
-            .or_else(|| rest.find(&source));
+            .filter(|blank| rest.get(*blank..).is_some_and(|rest| rest.starts_with(&source)));
         let end = start.map(|start| at + start + source.len());
         // Should the parser ever print a policy otherwise, it is reported at the end of the one before.
         let start = start.unwrap_or(0);
