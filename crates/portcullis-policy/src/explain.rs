@@ -308,6 +308,37 @@ mod tests {
         );
     }
 
+    /// Where a forbid stands in the way no permit would help, and what full access would do is no policy that lacks
+    /// something.
+    #[test]
+    fn the_nearest_policy_is_one_that_would_help() {
+        let nearest = |rules: &str, tool: &str| {
+            let file = PolicyFile {
+                name: "t.rules".to_owned(),
+                text: rules.to_owned(),
+            };
+            let agent = AgentId::default();
+            let tool = ToolFacts::from_definition(tool.parse().unwrap(), "stdio", "{}", true);
+            let explanation = DecisionPoint::load(&[file]).unwrap().explain(&CallQuestion {
+                agent: &agent,
+                profile: &agent,
+                tier: Tier::Plan,
+                tool: &tool,
+                arguments: "{}",
+                now_ms: 0,
+            });
+            (
+                explanation.decision.code,
+                explanation.nearest.map(|nearest| nearest.policy.id),
+            )
+        };
+        let rules = "default ask\nask mcp.a.x\nallow mcp.a.x when arg.k == \"v\"\n";
+        assert_eq!(nearest(rules, "mcp.a.x"), (ReasonCode::AskByPolicy, None));
+        let other = Some("t.rules#L3".to_owned());
+        assert_eq!(nearest(rules, "mcp.a.y"), (ReasonCode::AskByPolicy, other));
+        assert_eq!(nearest("default ask", "mcp.a.x"), (ReasonCode::AskByPolicy, None));
+    }
+
     /// A hub tells the kinds of what is not trusted apart; policies know one word for all.
     #[test]
     fn each_ask_names_what_is_missing() {

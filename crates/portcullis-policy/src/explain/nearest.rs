@@ -263,6 +263,58 @@ mod tests {
         assert_eq!(told.map(String::as_str), unmet);
     }
 
+    #[test]
+    fn of_many_policies_some_are_looked_at_closely() {
+        let rules: String = (0..100)
+            .map(|n| format!("allow mcp.a.t when arg.k == \"{n}\"\n"))
+            .collect();
+        let file = PolicyFile {
+            name: "t.rules".to_owned(),
+            text: rules,
+        };
+        let point = DecisionPoint::load(&[file]).unwrap();
+        let (base, agent) = (point.base().unwrap(), AgentId::default());
+        let tool = ToolFacts::from_definition("mcp.a.t".parse().unwrap(), "stdio", "{}", true);
+        let question = CallQuestion {
+            agent: &agent,
+            profile: &agent,
+            tier: Tier::default(),
+            tool: &tool,
+            arguments: "{}",
+            now_ms: 0,
+        };
+        for search in [Search::All, Search::Tool] {
+            let permits = base.permits(&question, &Subject::new(&tool), Action::Call, search);
+            assert_eq!(permits.len(), MAX_LOOKED_AT);
+        }
+    }
+
+    #[test]
+    fn who_asks_counts_as_the_agent_and_as_of_the_profile() {
+        let (agent, profile): (AgentId, AgentId) = ("bot".parse().unwrap(), "night".parse().unwrap());
+        let tool = ToolFacts::from_definition("mcp.a.t".parse().unwrap(), "stdio", "{}", true);
+        let question = CallQuestion {
+            agent: &agent,
+            profile: &profile,
+            tier: Tier::default(),
+            tool: &tool,
+            arguments: "{}",
+            now_ms: 0,
+        };
+        for (scope, applies) in [
+            ("principal == Mcp::Agent::\"bot\"", true),
+            ("principal == Mcp::Agent::\"night\"", false),
+            ("principal in Mcp::Profile::\"night\"", true),
+            ("principal in Mcp::Profile::\"bot\"", false),
+            ("principal is Mcp::Agent in Mcp::Profile::\"night\"", true),
+            ("principal is Mcp::Agent", true),
+        ] {
+            let policy = format!("permit ({scope}, action, resource);").parse().unwrap();
+            let told = (!applies).then(|| format!("it is for `{scope}`, and `bot` of `night` asks"));
+            assert_eq!(principal(&question, &policy), told);
+        }
+    }
+
     /// Half a million of them take seconds.
     #[test]
     fn arguments_that_no_policy_reads_become_no_tags() {
