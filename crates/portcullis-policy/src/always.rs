@@ -158,6 +158,11 @@ mod tests {
                 Answer::Allow,
                 "{name}"
             );
+            assert_eq!(
+                answer("default deny", name, name, "default"),
+                Answer::Allow,
+                "{name}: it needs no other permit"
+            );
             assert_eq!(answer("default ask", name, "mcp.a.other", "default"), Answer::Ask);
             assert_eq!(answer("default ask", name, name, "other"), Answer::Ask, "{name}");
             assert_eq!(
@@ -196,13 +201,35 @@ mod tests {
         }
     }
 
+    /// Names are cut and cleaned, and two answers may be given in one moment.
+    #[test]
+    fn each_tool_and_each_agent_has_a_file_of_its_own() {
+        let long = "x".repeat(100);
+        let tools = ["a.b", "a-b", "A.b", &format!("{long}1"), &format!("{long}2")];
+        let mut names = std::collections::BTreeSet::new();
+        for (tool, agent) in tools.iter().flat_map(|tool| [(tool, "one"), (tool, "two")]) {
+            let always = AlwaysAllow {
+                capability: &format!("mcp.s.{tool}").parse().unwrap(),
+                agent: &agent.parse().unwrap(),
+                by: "ann",
+                call: 1,
+                arguments_hash: Hash::of(b"{}"),
+                at_ms: 0,
+            };
+            let name = always.policy().unwrap().name;
+            assert!(name.len() < 100, "{name}");
+            names.insert(name);
+        }
+        assert_eq!(names.len(), 2 * tools.len(), "{names:?}");
+    }
+
     #[test]
     fn it_says_where_it_comes_from() {
         let capability = "mcp.notes.write".parse().unwrap();
         let always = AlwaysAllow {
             capability: &capability,
             agent: &AgentId::default(),
-            by: "ann",
+            by: "ann\n\u{202e}",
             call: 7,
             arguments_hash: Hash::of(b"{}"),
             at_ms: 1_790_000_000_123,
@@ -210,8 +237,17 @@ mod tests {
         let file = always.policy().unwrap();
         assert!(file.name.starts_with("always-notes-write-"), "{}", file.name);
         assert!(file.name.ends_with("-20260921T141320123Z.cedar"), "{}", file.name);
-        let said = "Always allowed by ann at 2026-09-21T14:13:20Z, when asked about call 7 with arguments ";
-        assert!(file.text.contains(said), "{}", file.text);
+        let said = r"Always allowed by ann\n\u{202e} at 2026-09-21T14:13:20Z, when asked about call 7 with arguments ";
+        let text = file.text.clone();
+        let policies = DecisionPoint::load(std::slice::from_ref(&file)).unwrap();
+        let mut described = policies
+            .policies()
+            .iter()
+            .map(|policy| policy.description.as_str());
+        assert!(
+            described.any(|description| description.starts_with(said)),
+            "{text}"
+        );
         assert!(
             file.text.contains("principal == Mcp::Agent::\"default\""),
             "{}",

@@ -40,6 +40,12 @@ fn what_reads_otherwise_than_it_is_meant() {
     check("deny mcp.a.\\u{2a}\n", "", None, &["t.rules:1 escaped-wildcard"]);
     check(
         "",
+        &cedar(CALL, r#"resource.name like "a\u{0_2a}""#),
+        None,
+        &["t.cedar:3 escaped-wildcard"],
+    );
+    check(
+        "",
         &cedar(CALL, r#"resource.name like "a\u{2a}""#),
         None,
         &["t.cedar:3 escaped-wildcard"],
@@ -167,6 +173,8 @@ fn what_the_catalog_does_not_have() {
         catalog,
         &["t.cedar:1 matches-nothing"],
     );
+    // What is always loaded is nobody's to correct.
+    check("default ask", "", Some(&[]), &[]);
     check(
         "",
         &cedar(CALL, "resource.definitionChanged && resource.destructive"),
