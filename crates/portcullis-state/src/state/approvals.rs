@@ -259,6 +259,10 @@ mod tests {
         state.read(|connection| connection.execute_batch(&more)).unwrap();
         let last = state.approve(&call(), "bob", 2_000, HOUR).unwrap();
         let kept = state.approvals(2_000).unwrap();
+        assert!(
+            kept.is_sorted_by(|one, next| one.id > next.id),
+            "the newest first"
+        );
         assert_eq!(kept.len(), usize::try_from(KEPT_APPROVALS).unwrap());
         assert!(kept.contains(&last) && !kept.contains(&first));
     }
