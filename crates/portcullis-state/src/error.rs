@@ -100,7 +100,7 @@ pub enum StateError {
         path: PathBuf,
     },
     /// The database says no, for another reason.
-    #[error("the state in `{path}` cannot be read or written")]
+    #[error("the state in `{path}` cannot be read or written: check that file, its folder and the disk")]
     Database {
         /// Which file.
         path: PathBuf,
