@@ -240,6 +240,8 @@ mod tests {
             Err(StateError::Exists { .. })
         ));
         create_folder(&at("folder"), Privacy::Private).unwrap();
+        let mode = fs::metadata(at("folder")).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700, "{mode:o}");
     }
 
     /// The check before the writing is not what keeps the promise.
