@@ -299,6 +299,17 @@ mod tests {
             .unwrap();
     }
 
+    /// Else dependencies would be built anew at every turn.
+    #[test]
+    fn a_program_is_not_told_which_package_we_are() {
+        let told = Run::new(&here(), "sh", &["-c", "env"]).capture().unwrap();
+        for ours in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"] {
+            assert!(std::env::var_os(ours).is_some(), "cargo tells a test of `{ours}`");
+            assert!(!told.contains(&format!("{ours}=")), "{ours}");
+        }
+        assert!(told.contains("PATH="), "all else it is told");
+    }
+
     #[test]
     fn a_program_that_hangs_is_killed_at_its_deadline_with_its_children() {
         let folder = tempfile::tempdir().unwrap();

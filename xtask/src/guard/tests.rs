@@ -252,6 +252,7 @@ fn code_out_of_sight_is_caught() {
             "fn f() { let x = §include!(concat!(env!(\"OUT_DIR\"), \"/x.rs\")); }",
         ),
         ("module elsewhere", "#[§path = \"code.txt\"]\nmod code;"),
+        ("module of the machine", "#[§path = \"/srv/x.rs\"]\nmod code;"),
         (
             "module that is built",
             "#[§path = \"../../target/x.rs\"]\nmod code;",
