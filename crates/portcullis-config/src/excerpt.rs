@@ -1,7 +1,8 @@
 //! The lines that diagnostics are about, with what may be a secret left out.
 //!
-//! Shown of a document are the names of fields, numbers, the values of a few fields that never hold a secret, and
-//! references; everything else is an ellipsis. Where the text could not be read, nothing but names is shown.
+//! Shown of a document are the names of fields, numbers where they are settings, the values of a few fields that never
+//! hold a secret, and references; everything else is an ellipsis. Where the text could not be read, nothing but names is
+//! shown.
 
 use std::{cell::RefCell, fmt::Write};
 
@@ -93,7 +94,7 @@ impl Excerpts {
             source,
         };
         match parsed {
-            Some(root) => excerpts.collect("", &root),
+            Some(root) => excerpts.collect("", &root, options),
             None => excerpts.shown = keys_of_text(&excerpts.source.text),
         }
         excerpts.shown.sort_by_key(|span| span.start);
@@ -182,12 +183,23 @@ impl Excerpts {
         }
     }
 
-    fn collect(&mut self, key: &str, value: &Value) {
+    fn collect(&mut self, key: &str, value: &Value, options: &Options) {
         match &value.node {
-            Node::Null | Node::Bool { .. } | Node::Number(_) => self.shown.push(value.span),
+            Node::Null | Node::Bool { .. } => self.shown.push(value.span),
+            // A secret may have digits alone.
+            Node::Number(_) => {
+                let is_setting = !matches!(key, "" | "args" | "default") && !secrets::name(key, options);
+                let kind = if is_setting {
+                    &mut self.shown
+                } else {
+                    &mut self.hidden
+                };
+                kind.push(value.span);
+            }
             Node::Text(text) => {
                 let plain = !text.contains(char::is_whitespace) || key == "cwd";
-                if SHOWN.contains(&key) && plain && !secrets::looks_secret(text) && !text.contains('@') {
+                if SHOWN.contains(&key) && plain && !secrets::looks_secret(text) && !text.contains(['@', '='])
+                {
                     self.shown.push(value.span);
                 } else {
                     self.hidden.push(value.span);
@@ -197,7 +209,7 @@ impl Excerpts {
             Node::List(items) => {
                 // In a list the program's arguments stand beside it.
                 let key = if matches!(key, "command" | "cmd") { "" } else { key };
-                items.iter().for_each(|item| self.collect(key, item));
+                items.iter().for_each(|item| self.collect(key, item, options));
             }
             Node::Object(object) => {
                 for duplicate in &object.duplicates {
@@ -208,7 +220,7 @@ impl Excerpts {
                     // What stands under a variable's or a header's name is no field, whatever it is called.
                     let free = ["env", "envs", "environment", "headers", "http_headers"].contains(&key);
                     let key = if free { "" } else { member.key.value.as_str() };
-                    self.collect(key, &member.value);
+                    self.collect(key, &member.value, options);
                 }
             }
         }

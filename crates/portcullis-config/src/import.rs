@@ -92,9 +92,9 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
     for (mut server, judgement) in std::mem::take(&mut draft.servers).into_iter().zip(judgements) {
         let id = ServerId::from_display_name(&server.name.value);
         let kept = match judgement {
+            Judgement::Starts => true,
             // A whole command line is no program, and may hold secrets.
             _ if is_whole_line(&server) => false,
-            Judgement::Starts => true,
             // Another of the same id starts, and is the one that counts.
             Judgement::Elsewhere => !starting.contains(&id),
             Judgement::Bad => false,

@@ -9,6 +9,7 @@ use super::{Context, if_enabled, open_text};
 use crate::{
     Code, Profile, Sources, Template,
     draft::Draft,
+    secrets,
     source::{Sink, quote},
     value::Spanned,
 };
@@ -24,7 +25,8 @@ pub(super) fn find(
     sink: &mut Sink<'_>,
 ) -> Option<PathBuf> {
     let command = draft.command.as_ref()?;
-    if is_command_line(&command.value) {
+    let is_there = |path: &Path| path.is_absolute() && context.environment.is_executable(path);
+    if is_command_line(&command.value) && !is_there(Path::new(&command.value)) {
         whole_line(command, sink);
         return None;
     }
@@ -129,11 +131,18 @@ fn look_up(
     found.or_else(|| (!draft.enabled).then(|| PathBuf::from(name)))
 }
 
-/// Whether it is a program and its arguments in one: its first word is a bare name, and more follows.
+/// Whether it is a program and its arguments in one: more follows a bare name, or an option follows a path, which may
+/// have blanks in it.
 pub(crate) fn is_command_line(written: &str) -> bool {
-    let written = written.trim();
-    let first = written.split(char::is_whitespace).next().unwrap_or_default();
-    first.len() < written.len() && !first.contains(['/', '\\', '$'])
+    let mut words = written.split_whitespace();
+    let is_bare = words
+        .next()
+        .is_some_and(|first| !first.contains(['/', '\\', '$']));
+    let is_option = |word: &str| {
+        let name = word.trim_start_matches('-');
+        name.len() < word.len() && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+    };
+    words.any(|word| is_bare || is_option(word))
 }
 
 fn whole_line(command: &Spanned<String>, sink: &mut Sink<'_>) {
@@ -142,11 +151,13 @@ fn whole_line(command: &Spanned<String>, sink: &mut Sink<'_>) {
     sink.error(Code::ProgramNotFound, command.span, message, help);
 }
 
-/// A program for a message. A whole command line may hold secrets: only its first word is shown.
+/// A program for a message. What follows its first word may be arguments, and these may be secrets; parts of a path hold
+/// none.
 fn shown(written: &str) -> String {
-    let absolute = Path::new(written).is_absolute() || written.contains('\\');
+    let mut more = written.split_whitespace().skip(1);
+    let is_path = more.all(|word| word.contains(['/', '\\'])) && !secrets::looks_secret(written);
     match written.split_once(char::is_whitespace) {
-        Some((first, _)) if !absolute => quote(&format!("{first} …")),
+        Some((first, _)) if !is_path => quote(&format!("{first} …")),
         _ => quote(written),
     }
 }

@@ -161,7 +161,12 @@ fn legal_name(name: &str, span: Span, context: &Context<'_>, sink: &mut Sink<'_>
     let possible = !name.contains('=') && !name.contains(char::is_control) && !name.trim().is_empty();
     let legal = possible && (posix || context.profile == Profile::Desktop);
     if !legal {
-        let message = format!("{} is no name that a variable can have", quote(name));
+        // Whoever writes the value beside the name does not see it printed.
+        let shown = match name.split_once('=') {
+            Some((name, _)) => quote(&format!("{name}=…")),
+            None => quote(name),
+        };
+        let message = format!("{shown} is no name that a variable can have");
         sink.error(
             Code::BadValue,
             span,

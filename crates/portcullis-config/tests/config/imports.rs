@@ -313,6 +313,52 @@ fn no_planted_secret_is_shown_of_a_text_that_cannot_be_read() {
     }
 }
 
+/// A secret may be a number, and stand where a program's path or a variable's name belongs.
+#[test]
+fn secrets_that_are_numbers_or_stand_in_the_wrong_place_are_not_shown_either() {
+    for (secret, entry) in [
+        (
+            "4711471147",
+            r#""command": "node", "env": {"PASSWORD": 4711471147}"#,
+        ),
+        (
+            "4711471147",
+            r#""command": "node", "args": ["--password", 4711471147]"#,
+        ),
+        (
+            "4711471147",
+            r#""command": "node", "url": "https://a.example", "headers": {"X-Api-Key": 4711471147}"#,
+        ),
+        ("4711471147", r#""command": ["node", "--pin", 4711471147]"#),
+        (
+            "4711471147",
+            r#""url": "https://a.example", "proxy": {"url": "http://p.example", "password": 4711471147}"#,
+        ),
+        ("hunter2", r#""command": "node", "inheritEnv": ["TOKEN=hunter2"]"#),
+        ("hunter2", r#""command": "/usr/bin/gone server --key hunter2""#),
+        ("hunter2", r#""command": "/usr/bin/gone server hunter2""#),
+        (
+            "hunter2",
+            r#""command": "/usr/bin/gone postgres://u:hunter2@db.example/x""#,
+        ),
+        (
+            "hunter2",
+            r#""command": "C:\\Tools\\npx.cmd --key hunter2", "enabled": false"#,
+        ),
+    ] {
+        let text = format!(r#"{{"mcp": {{"servers": [{{"name": "a", {entry}}}]}}}}"#);
+        let document = Document::new("a.json", text);
+        let mut imported = import(&document, &options(), &Machine::default());
+        assert!(!imported.diagnostics.is_empty(), "{entry}");
+        // What stands behind a program's path may be more of the path.
+        if entry.contains("gone") && !entry.contains("--key") {
+            imported.config.clear();
+        }
+        let shown = everything(&document, &imported);
+        assert!(!shown.contains(secret), "{entry}: {shown}");
+    }
+}
+
 /// An argument whose name looks like a secret as well is replaced as a whole: else it would be taken for one again.
 #[test]
 fn arguments_are_replaced_once_and_for_all() {

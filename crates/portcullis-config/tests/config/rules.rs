@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use portcullis_config::{
-    Code, Dialect, Document, HttpSpec, NoEnvironment, Normalized, Options, ProcessLimits, Profile,
-    ServerSpec, StdioSpec, TransportSpec, normalize,
+    Code, Diagnostic, Dialect, Document, HttpSpec, NoEnvironment, Normalized, Options, ProcessLimits,
+    Profile, ServerSpec, StdioSpec, TransportSpec, normalize,
 };
 
 use crate::machine::Machine;
@@ -235,6 +235,35 @@ fn whoever_refers_to_a_keyring_is_told_whether_there_is_one_at_all() {
             "{message}"
         );
         assert!(message.contains(said), "{message}");
+    }
+}
+
+/// What follows a program's path may be more of the path, and only the machine knows.
+#[test]
+fn a_path_with_options_behind_it_is_a_whole_command_line_unless_it_is_there() {
+    let machine = Machine {
+        programs: vec!["/opt/my -old tools/run"],
+        ..Machine::default()
+    };
+    for (command, whole_line) in [
+        ("/opt/my -old tools/run", false),
+        ("/opt/my -new tools/run", true),
+        ("/opt/my tools/run --key x", true),
+        ("/opt/my - tools/run", false),
+        ("/opt/my tools/run", false),
+        ("npx run", true),
+        ("npx", false),
+    ] {
+        let text = format!("mcp: {{servers: [{{name: a, command: '{command}'}}]}}");
+        let normalized = normalize(&[Document::new("a.yaml", text)], &Options::default(), &machine);
+        let is_told = |found: &Diagnostic| found.message.contains("whole command line");
+        assert_eq!(
+            normalized.diagnostics.iter().any(is_told),
+            whole_line,
+            "{command}"
+        );
+        let is_there = command == "/opt/my -old tools/run";
+        assert_eq!(normalized.specs.len(), usize::from(is_there), "{command}");
     }
 }
 
