@@ -7,7 +7,9 @@ use serde::Serialize;
 use crate::{
     Code, Options,
     draft::{DraftDocument, report_duplicates},
+    fields::Fields,
     source::{Sink, quote},
+    unread::Unread,
     value::{Member, Node, Notation, Object, Span, Value},
 };
 
@@ -120,7 +122,7 @@ pub(crate) fn read(
         _ if dialect == Dialect::Code => return code::read(root, sink),
         _ => {
             if dialect == Dialect::Portcullis {
-                sink.leave_all_unread();
+                sink.unread = Unread::ALL;
             }
             sink.error(Code::UnknownShape, head(root.span), unknown(root), SHAPES);
             return None;
@@ -131,7 +133,7 @@ pub(crate) fn read(
             Some(own) => portcullis::read(object, own, sink),
             None => {
                 // It may stand there under another name.
-                sink.leave_all_unread();
+                sink.unread = Unread::ALL;
                 None
             }
         },
@@ -144,22 +146,19 @@ pub(crate) fn read(
             mcp_servers::read_assets(object, need(object, "assets", root.span, dialect, sink)?, sink)
         }
         Dialect::VsCode => vscode::read(object, root.span, sink),
-        Dialect::Zed => zed::read(
-            object,
-            need(object, "context_servers", root.span, dialect, sink)?,
-            sink,
-        ),
-        Dialect::Codex => codex::read(
-            object,
-            need(object, "mcp_servers", root.span, dialect, sink)?,
-            sink,
-        ),
+        Dialect::Zed => {
+            let names = ["context_servers", "`context_servers`", "a Zed document"];
+            settings(object, names, root.span, dialect, zed::server, sink)
+        }
+        Dialect::Codex => {
+            let names = ["mcp_servers", "`mcp_servers`", "a Codex document"];
+            settings(object, names, root.span, dialect, codex::server, sink)
+        }
         Dialect::Opencode => opencode::read(object, need(object, "mcp", root.span, dialect, sink)?, sink),
-        Dialect::Goose => goose::read(
-            object,
-            need(object, "extensions", root.span, dialect, sink)?,
-            sink,
-        ),
+        Dialect::Goose => {
+            let names = ["extensions", "`extensions`", "a Goose document"];
+            settings(object, names, root.span, dialect, goose::server, sink)
+        }
     }?;
     placeholders::translate(dialect, &mut read, options, sink);
     Some(read)
@@ -303,6 +302,22 @@ fn is_empty(value: &Value) -> bool {
 
 fn has(value: &Value, key: &str) -> bool {
     matches!(&value.node, Node::Object(object) if object.get(key).is_some())
+}
+
+/// Reads a client's settings that hold the servers by name under one key; all else at the top is the client's.
+fn settings(
+    object: &Object,
+    [key, quoted, whose]: [&'static str; 3],
+    whole: Span,
+    dialect: Dialect,
+    server: common::ReadServer,
+    sink: &mut Sink<'_>,
+) -> Option<DraftDocument> {
+    let servers = need(object, key, whole, dialect, sink)?;
+    let mut top = Fields::new(object, whose);
+    top.take(key);
+    top.finish_settings(sink);
+    Some(common::document(common::by_name(servers, quoted, sink, server)?))
 }
 
 fn need<'t>(

@@ -50,6 +50,7 @@ mod secrets;
 mod source;
 mod spec;
 mod template;
+mod unread;
 mod value;
 
 pub use diagnostic::{ByteSpan, Code, Diagnostic, Severity};

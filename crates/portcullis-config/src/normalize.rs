@@ -10,6 +10,7 @@ use crate::{
     dialect::{self, portcullis::OF_ALL_DOCUMENTS},
     draft::{DraftDocument, HubDraft},
     source::{Sink, Source},
+    unread::Unread,
     value::{self, Problem, Span},
 };
 
@@ -164,7 +165,7 @@ fn read_draft(
     });
     let Some((root, dialect)) = known else {
         if may_be_ours(document) {
-            sink.leave_all_unread();
+            sink.unread = Unread::ALL;
         }
         return None;
     };

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use crate::{
     Code, Diagnostic, Fate, FieldReport, Severity,
     diagnostic::ByteSpan,
+    unread::Unread,
     value::{Problem, Span, Spanned},
 };
 
@@ -139,14 +140,8 @@ pub(crate) struct Sink<'s> {
     changes: Vec<Change>,
     suggestions: usize,
     looks_for_limits: usize,
-    /// Whether limits that hold for the whole hub may have got lost.
-    limits_unread: bool,
-    /// Whether what decides on calls in the whole hub may have got lost.
-    deciding_unread: bool,
-    /// Whether agents' profiles did.
-    agents_unread: bool,
-    /// Whether the tier did.
-    tier_unread: bool,
+    /// What the document may say for all servers, and is not used.
+    pub(crate) unread: Unread,
 }
 
 /// The server that findings stand in.
@@ -170,10 +165,7 @@ impl<'s> Sink<'s> {
             changes: Vec::new(),
             suggestions: 0,
             looks_for_limits: 0,
-            limits_unread: false,
-            deciding_unread: false,
-            agents_unread: false,
-            tier_unread: false,
+            unread: Unread::default(),
         }
     }
 
@@ -183,50 +175,6 @@ impl<'s> Sink<'s> {
             fields: trace.then(Vec::new),
             ..Self::new(source)
         }
-    }
-
-    /// Says that the document may state limits for the whole hub that are not used, since something cannot be read.
-    pub(crate) fn leave_limits_unread(&mut self) {
-        self.limits_unread = true;
-    }
-
-    /// The same of policies, tier and agents.
-    pub(crate) fn leave_deciding_unread(&mut self) {
-        self.deciding_unread = true;
-    }
-
-    /// The same of all: it may have been one of Portcullis' own, and nothing of it is known.
-    pub(crate) fn leave_all_unread(&mut self) {
-        self.leave_limits_unread();
-        self.leave_deciding_unread();
-        self.leave_agents_unread();
-        self.leave_tier_unread();
-    }
-
-    pub(crate) fn deciding_unread(&self) -> bool {
-        self.deciding_unread
-    }
-
-    /// The same of agents' profiles.
-    pub(crate) fn leave_agents_unread(&mut self) {
-        self.agents_unread = true;
-    }
-
-    pub(crate) fn agents_unread(&self) -> bool {
-        self.agents_unread
-    }
-
-    /// The same of the tier.
-    pub(crate) fn leave_tier_unread(&mut self) {
-        self.tier_unread = true;
-    }
-
-    pub(crate) fn tier_unread(&self) -> bool {
-        self.tier_unread
-    }
-
-    pub(crate) fn limits_unread(&self) -> bool {
-        self.limits_unread
     }
 
     pub(crate) fn source(&self) -> &'s Source {

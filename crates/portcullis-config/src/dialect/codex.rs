@@ -4,25 +4,13 @@
 use super::common;
 use crate::{
     Code,
-    draft::{Draft, DraftDocument, MAX_MILLISECONDS, Names},
+    draft::{Draft, MAX_MILLISECONDS, Names},
     fields::{Fields, Pair},
     source::Sink,
-    value::{Member, Node, Object, Spanned},
+    value::{Member, Node, Spanned},
 };
 
-pub(super) fn read(root: &Object, servers: &Member, sink: &mut Sink<'_>) -> Option<DraftDocument> {
-    let mut top = Fields::new(root, "a Codex document");
-    top.take("mcp_servers");
-    top.finish_settings(sink);
-    Some(common::document(common::by_name(
-        servers,
-        "`mcp_servers`",
-        sink,
-        server,
-    )?))
-}
-
-fn server(
+pub(super) fn server(
     name: &Spanned<String>,
     fields: &mut Fields<'_>,
     member: &Member,

@@ -24,12 +24,15 @@ pub(super) fn document(servers: Vec<Draft>) -> DraftDocument {
     }
 }
 
+/// How a dialect reads one server; `None` where it is left out.
+pub(super) type ReadServer = fn(&Spanned<String>, &mut Fields<'_>, &Member, &mut Sink<'_>) -> Option<Draft>;
+
 /// Reads an object of servers by name, each with `read`; `None` where it is no object.
 pub(super) fn by_name(
     servers: &Member,
     of: &'static str,
     sink: &mut Sink<'_>,
-    mut read: impl FnMut(&Spanned<String>, &mut Fields<'_>, &Member, &mut Sink<'_>) -> Option<Draft>,
+    read: ReadServer,
 ) -> Option<Vec<Draft>> {
     let object = Fields::of(&servers.value, of, sink)?.object();
     let mut drafts = Vec::with_capacity(object.members.len());

@@ -7,6 +7,7 @@ use super::portcullis::OF_ALL_DOCUMENTS;
 use crate::{
     Code, Dialect,
     source::{Sink, quote},
+    unread::Unread,
     value::{Member, Node, Object, Value},
 };
 
@@ -18,11 +19,11 @@ pub(super) fn is_refused(root: &Object, dialect: Dialect, sink: &mut Sink<'_>) -
     let Some(member) = misplaced(root, dialect) else {
         let is_lost = root.duplicates.iter().any(|twice| twice.key.value == "mcp");
         if is_lost {
-            sink.leave_all_unread();
+            sink.unread = Unread::ALL;
         }
         return is_lost;
     };
-    sink.leave_all_unread();
+    sink.unread = Unread::ALL;
     let name = quote(&member.key.value);
     let message = format!(
         "{name} holds for the servers of all documents, and this one has the shape of another format (`{dialect}`), which \

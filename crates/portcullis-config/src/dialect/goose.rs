@@ -4,25 +4,13 @@
 use super::common;
 use crate::{
     Code,
-    draft::{Declared, Draft, DraftDocument, Names},
+    draft::{Declared, Draft, Names},
     fields::Fields,
     source::{Sink, quote},
-    value::{Member, Object, Spanned},
+    value::{Member, Spanned},
 };
 
-pub(super) fn read(root: &Object, extensions: &Member, sink: &mut Sink<'_>) -> Option<DraftDocument> {
-    let mut top = Fields::new(root, "a Goose document");
-    top.take("extensions");
-    top.finish_settings(sink);
-    Some(common::document(common::by_name(
-        extensions,
-        "`extensions`",
-        sink,
-        server,
-    )?))
-}
-
-fn server(
+pub(super) fn server(
     name: &Spanned<String>,
     fields: &mut Fields<'_>,
     member: &Member,

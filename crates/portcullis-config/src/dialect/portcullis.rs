@@ -12,6 +12,7 @@ use crate::{
     network::NetworkDraft,
     results::{self, ResultsDraft},
     source::{Sink, quote},
+    unread::Unread,
     value::{Member, Node, Object, Span, Spanned, Value},
 };
 
@@ -62,7 +63,7 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
     let lost_beside = is_refused(top, sink);
     let Some(fields) = Fields::of(&own.value, "`mcp`", sink) else {
         // What was to stand in it may stand beside it.
-        sink.leave_all_unread();
+        sink.unread = Unread::ALL;
         return None;
     };
     let mut fields = fields.under("mcp.").guarding(HUB_RESTRICTS);
@@ -75,26 +76,21 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
     let twice = root.duplicates.iter().any(|twice| twice.key.value == "mcp");
     let of_all = |name: &str| name != "servers";
     hub.broken = sink.errors() > before || twice || fields.object().says_twice(of_all);
-    let decides = DECIDES.iter().any(|name| fields.object().get(name).is_some());
-    let has_agents = fields.object().get("agents").is_some();
-    let has_tier = fields.object().get("tier").is_some();
+    let object = fields.object();
+    let has = |name: &&str| object.get(name).is_some();
     let lost = is_refused(fields, sink) || lost_beside;
     let servers = servers_of(own, servers, sink);
     // A profile that could not be read may have been the strict one: nothing of the document is used then.
     let used = servers.zip(profile).filter(|_| !hub.results.broken && !lost);
     // The limits hold for the servers of other documents too, and of a key that stands twice one is left out.
-    if twice || hub.results.broken || lost || (hub.results.stated && used.is_none()) {
-        sink.leave_limits_unread();
-    }
-    if twice || lost || (decides && (used.is_none() || hub.broken)) {
-        sink.leave_deciding_unread();
-    }
-    if twice || lost || (has_agents && (used.is_none() || hub.broken)) {
-        sink.leave_agents_unread();
-    }
-    if twice || lost || (has_tier && (used.is_none() || hub.broken)) {
-        sink.leave_tier_unread();
-    }
+    let is_any_lost = lost || twice;
+    let is_half = used.is_none() || hub.broken;
+    sink.unread = Unread {
+        limits: is_any_lost || hub.results.broken || (hub.results.stated && used.is_none()),
+        deciding: is_any_lost || (is_half && DECIDES.iter().any(has)),
+        agents: is_any_lost || (is_half && has(&"agents")),
+        tier: is_any_lost || (is_half && has(&"tier")),
+    };
     let (servers, profile) = used?;
     Some(DraftDocument {
         servers,

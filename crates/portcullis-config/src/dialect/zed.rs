@@ -4,25 +4,13 @@
 use super::common;
 use crate::{
     Code,
-    draft::{Draft, DraftDocument, Names},
+    draft::{Draft, Names},
     fields::Fields,
     source::{Sink, quote},
-    value::{Member, Node, Object, Spanned},
+    value::{Member, Node, Spanned},
 };
 
-pub(super) fn read(root: &Object, servers: &Member, sink: &mut Sink<'_>) -> Option<DraftDocument> {
-    let mut top = Fields::new(root, "a Zed document");
-    top.take("context_servers");
-    top.finish_settings(sink);
-    Some(common::document(common::by_name(
-        servers,
-        "`context_servers`",
-        sink,
-        server,
-    )?))
-}
-
-fn server(
+pub(super) fn server(
     name: &Spanned<String>,
     fields: &mut Fields<'_>,
     member: &Member,

@@ -11,6 +11,7 @@ use crate::{
     draft::{Draft, DraftDocument, HubDraft},
     results::ResultsDraft,
     source::{Sink, Source, Traced, quote},
+    unread::Unread,
     value::{Problem, Spanned},
 };
 
@@ -99,13 +100,10 @@ impl<'a> Merge<'a> {
     pub(crate) fn refused(&mut self, document: &Document, (source, problem): (Source, Problem)) {
         let mut sink = Sink::new(&source);
         sink.problem(problem);
-        let settings = &mut self.normalized.settings;
-        let may_be_ours = may_be_ours(document);
-        settings.limits_unread |= may_be_ours;
-        settings.agents_unread |= may_be_ours;
-        settings.leave_tier_unread(may_be_ours);
-        settings.retention_unclear = true;
-        self.deciding_unread |= may_be_ours;
+        if may_be_ours(document) {
+            self.leave_unread(Unread::ALL);
+        }
+        self.normalized.settings.retention_unclear = true;
         self.normalized.diagnostics.extend(sink.finish());
     }
 
@@ -115,15 +113,19 @@ impl<'a> Merge<'a> {
         let mut sink = Sink::tracing(source, self.options.trace);
         let judged = read_draft(document, source, self.options, &mut sink)
             .map(|(dialect, draft)| self.draft(document, dialect, draft, &mut sink));
-        let settings = &mut self.normalized.settings;
-        settings.limits_unread |= sink.limits_unread();
-        settings.retention_unclear |= sink.limits_unread() || judged.is_none();
-        settings.agents_unread |= sink.agents_unread();
-        settings.leave_tier_unread(sink.tier_unread());
-        self.deciding_unread |= sink.deciding_unread();
+        self.leave_unread(sink.unread);
+        self.normalized.settings.retention_unclear |= sink.unread.limits || judged.is_none();
         let fields = sink.take_fields();
         self.normalized.diagnostics.extend(sink.finish());
         Read { judged, fields }
+    }
+
+    fn leave_unread(&mut self, unread: Unread) {
+        let settings = &mut self.normalized.settings;
+        settings.limits_unread |= unread.limits;
+        settings.agents_unread |= unread.agents;
+        settings.leave_tier_unread(unread.tier);
+        self.deciding_unread |= unread.deciding;
     }
 
     fn draft(
@@ -139,7 +141,8 @@ impl<'a> Merge<'a> {
         if broken {
             leave_deciding_unread(&draft.hub, sink);
         }
-        self.settings(&draft.hub, sink);
+        self.deciding(&draft.hub, sink);
+        self.limits(draft.hub.results.clone(), sink);
         let mut judgements = Vec::with_capacity(draft.servers.len());
         for server in &draft.servers {
             let own_errors = sink.own_errors();
@@ -219,14 +222,9 @@ impl<'a> Merge<'a> {
         self.normalized.specs.push(spec);
     }
 
-    fn settings(&mut self, hub: &HubDraft, sink: &mut Sink<'_>) {
-        self.deciding(hub, sink);
-        self.limits(hub.results.clone(), sink);
-    }
-
     /// What decides on calls: of a document either all of it or nothing.
     fn deciding(&mut self, hub: &HubDraft, sink: &mut Sink<'_>) {
-        if sink.deciding_unread() {
+        if sink.unread.deciding {
             return;
         }
         let policies = hub.policies.as_ref().map(|policies| Spanned {
@@ -265,46 +263,28 @@ impl<'a> Merge<'a> {
 
     /// What holds for results, and for the store of what is large in them.
     fn limits(&mut self, draft: ResultsDraft, sink: &mut Sink<'_>) {
-        let ResultsDraft {
-            max_reply_bytes,
-            oversize,
-            data_url_min_bytes,
-            durability,
-            quota_bytes,
-            max_blob_bytes,
-            retention_seconds,
-            session_seconds,
-            ..
-        } = draft;
         let seconds = |given: Spanned<u64>| Spanned {
             value: Duration::from_secs(given.value),
             span: given.span,
         };
-        let (retention, session) = (retention_seconds.map(seconds), session_seconds.map(seconds));
+        let retention = draft.retention_seconds.map(seconds);
+        let session = draft.session_seconds.map(seconds);
         let settings = &mut self.normalized.settings;
         let (results, blobs) = (&mut settings.results, &mut settings.blobs);
         settings.retention_unclear |= is_contradicted(blobs.retention.as_ref(), retention.as_ref());
+        let (most, least) = (&mut results.max_reply_bytes, &mut results.data_url_min_bytes);
+        set(most, "results.maxReplyBytes", draft.max_reply_bytes, sink);
+        set(&mut results.oversize, "results.oversize", draft.oversize, sink);
+        set(least, "results.dataUrlMinBytes", draft.data_url_min_bytes, sink);
+        set(&mut blobs.durability, "blobs.durability", draft.durability, sink);
         set(
-            &mut results.max_reply_bytes,
-            "results.maxReplyBytes",
-            max_reply_bytes,
+            &mut blobs.quota_bytes,
+            "blobs.quotaBytes",
+            draft.quota_bytes,
             sink,
         );
-        set(&mut results.oversize, "results.oversize", oversize, sink);
-        set(
-            &mut results.data_url_min_bytes,
-            "results.dataUrlMinBytes",
-            data_url_min_bytes,
-            sink,
-        );
-        set(&mut blobs.durability, "blobs.durability", durability, sink);
-        set(&mut blobs.quota_bytes, "blobs.quotaBytes", quota_bytes, sink);
-        set(
-            &mut blobs.max_blob_bytes,
-            "blobs.maxBlobBytes",
-            max_blob_bytes,
-            sink,
-        );
+        let largest = &mut blobs.max_blob_bytes;
+        set(largest, "blobs.maxBlobBytes", draft.max_blob_bytes, sink);
         set(&mut blobs.retention, RETENTION, retention, sink);
         set(&mut blobs.session, "blobs.sessionSeconds", session, sink);
     }
@@ -312,15 +292,9 @@ impl<'a> Merge<'a> {
 
 /// Of a document in which something that it says for all cannot be read, what decides on calls is not taken.
 fn leave_deciding_unread(hub: &HubDraft, sink: &mut Sink<'_>) {
-    if hub.policies.is_some() || hub.tier.is_some() || hub.agents.is_some() {
-        sink.leave_deciding_unread();
-    }
-    if hub.agents.is_some() {
-        sink.leave_agents_unread();
-    }
-    if hub.tier.is_some() {
-        sink.leave_tier_unread();
-    }
+    sink.unread.deciding |= hub.policies.is_some() || hub.tier.is_some() || hub.agents.is_some();
+    sink.unread.agents |= hub.agents.is_some();
+    sink.unread.tier |= hub.tier.is_some();
 }
 
 fn duplicate(
