@@ -17,6 +17,13 @@ fn lines_and_columns_count_characters() {
 #[test]
 fn what_is_quoted_can_do_nothing_to_a_terminal() {
     assert_eq!(quote("a\u{1b}[31m\u{202e}b"), "`a\\u{1b}[31m\\u{202e}b`");
+    // Not seen at all: marks of direction, fillers, tags.
+    for hidden in ['\u{61c}', '\u{ad}', '\u{3164}', '\u{200b}', '\u{e0041}'] {
+        assert_eq!(
+            quote(&hidden.to_string()),
+            format!("`{}`", hidden.escape_default())
+        );
+    }
     assert_eq!(quote(&"x".repeat(200)).chars().count(), 83);
 }
 
