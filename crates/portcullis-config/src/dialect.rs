@@ -207,7 +207,10 @@ fn shapes(object: &Object, json: bool) -> Vec<(Dialect, &Member)> {
         let gemini = any_server(
             &servers.value,
             &["httpUrl", "trust", "includeTools", "excludeTools"],
-        ) || object.get("mcp").is_some_and(|mcp| of_gemini(&mcp.value));
+        ) || object.get("mcp").is_some_and(|mcp| of_gemini(&mcp.value))
+            || mcp_servers::GEMINI_FIRST_VERSION
+                .iter()
+                .any(|list| object.get(list).is_some());
         let dialect = if gemini {
             Dialect::Gemini
         } else {

@@ -42,20 +42,20 @@ pub(super) fn find(mcp: &Object, may_be_opencode: bool) -> Option<&Member> {
 }
 
 fn misplaced(root: &Object, dialect: Dialect) -> Option<&Member> {
-    let Some(mcp) = root.get("mcp") else {
-        // These hold nothing but servers.
-        let is_of_servers = matches!(dialect, Dialect::VsCode | Dialect::Code);
-        return root
-            .members
-            .iter()
-            .find(|member| is_of_servers && is_of_all(member));
-    };
-    let inside = match &mcp.value.node {
-        Node::Object(object) => find(object, true),
+    let mcp = root.get("mcp").map(|mcp| &mcp.value.node);
+    let inside = match mcp {
+        Some(Node::Object(object)) => find(object, true),
         _ => None,
     };
+    let is_elses = |member: &Member| match dialect {
+        // Whoever keeps a client's servers under `assets` may have any words beside it.
+        Dialect::Assets => true,
+        // These hold nothing but servers.
+        Dialect::VsCode | Dialect::Code if mcp.is_none() => false,
+        _ => is_setting_of_client(member, dialect),
+    };
     let mut beside = root.members.iter();
-    inside.or_else(|| beside.find(|member| is_of_all(member) && !is_setting_of_client(member)))
+    inside.or_else(|| beside.find(|member| is_of_all(member) && !is_elses(member)))
 }
 
 fn is_of_all(member: &Member) -> bool {
@@ -73,12 +73,15 @@ fn is_server_of_opencode(value: &Value) -> bool {
         || matches!(node("enabled"), Some(Node::Bool { .. }))
 }
 
-/// opencode and Gemini CLI describe agents of their own at the top of their settings, each by an object; profiles are
-/// texts. None of the clients has one of the other names there.
-fn is_setting_of_client(member: &Member) -> bool {
-    let Node::Object(agents) = &member.value.node else {
-        return member.key.value == "agents";
+/// opencode, Gemini CLI and Codex describe agents of their own at the top of their settings, the first two each by an
+/// object; profiles are texts. None of the clients has one of the other names there.
+fn is_setting_of_client(member: &Member, dialect: Dialect) -> bool {
+    let is_profiles = match &member.value.node {
+        Node::Object(agents) => {
+            let mut agents = agents.members.iter();
+            agents.any(|agent| matches!(agent.value.node, Node::Text(_)))
+        }
+        _ => false,
     };
-    let mut agents = agents.members.iter();
-    member.key.value == "agents" && !agents.any(|agent| matches!(agent.value.node, Node::Text(_)))
+    member.key.value == "agents" && (dialect == Dialect::Codex || !is_profiles)
 }

@@ -27,7 +27,8 @@ pub(super) fn read(
         Dialect::Gemini => {
             let before = sink.errors();
             let lists = allowed(&mut top, sink);
-            broken = sink.errors() > before || root.says_twice(|name| name == "mcp");
+            let is_list = |name: &str| name == "mcp" || GEMINI_FIRST_VERSION.contains(&name);
+            broken = sink.errors() > before || root.says_twice(is_list);
             top.finish_settings(sink);
             let names = |list: &'_ [Spanned<String>]| -> HashSet<String> {
                 list.iter().map(|item| item.value.clone()).collect()
@@ -175,27 +176,40 @@ fn gemini(
 /// `mcp: {allowed, excluded}` of Gemini CLI: which of the servers run.
 const KEPT_OUT: &[&[&str]] = &[&["allowed", "excluded"]];
 
-fn allowed(top: &mut Fields<'_>, sink: &mut Sink<'_>) -> (Vec<Spanned<String>>, Vec<Spanned<String>>) {
+/// What the first version of its settings has for these two, at the top.
+pub(super) const GEMINI_FIRST_VERSION: [&str; 2] = ["allowMCPServers", "excludeMCPServers"];
+
+/// The servers that alone are allowed, should there be any, and those that are excluded.
+type Lists = (Vec<Spanned<String>>, Vec<Spanned<String>>);
+
+fn allowed(top: &mut Fields<'_>, sink: &mut Sink<'_>) -> Lists {
+    let mut lists = kept_out(GEMINI_FIRST_VERSION, top, sink);
     let settings = top.take("mcp").map(|member| &member.value);
-    let Some(fields) = settings.and_then(|value| Fields::of(value, "`mcp`", sink)) else {
-        return (Vec::new(), Vec::new());
-    };
-    let mut fields = fields.under("mcp.").guarding(KEPT_OUT);
-    let lists = (fields.texts("allowed", sink), fields.texts("excluded", sink));
-    for name in ["allowed", "excluded"] {
-        fields.converted(name, "enabled", "a server that it keeps out is disabled");
+    if let Some(fields) = settings.and_then(|value| Fields::of(value, "`mcp`", sink)) {
+        let mut fields = fields.under("mcp.").guarding(KEPT_OUT);
+        let (allowed, excluded) = kept_out(["allowed", "excluded"], &mut fields, sink);
+        lists.0.extend(allowed);
+        lists.1.extend(excluded);
+        fields.unsupported(
+            "serverCommand",
+            "it starts one server for the client itself",
+            sink,
+        );
+        fields.finish(sink);
     }
-    fields.unsupported(
-        "serverCommand",
-        "it starts one server for the client itself",
-        sink,
-    );
     for name in lists.0.iter().chain(&lists.1) {
         if name.value.trim().is_empty() {
             let message = format!("{} is no server's name", quote(&name.value));
             sink.warning(Code::BadValue, name.span, message, "take it out");
         }
     }
-    fields.finish(sink);
     lists
+}
+
+fn kept_out(names: [&'static str; 2], fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Lists {
+    let [allowed, excluded] = names.map(|name| {
+        fields.converted(name, "enabled", "a server that it keeps out is disabled");
+        fields.texts(name, sink)
+    });
+    (allowed, excluded)
 }

@@ -305,6 +305,13 @@ fn what_other_dialects_say_for_all_servers_holds_for_each_of_them_too() {
         (gemini(r#", "mcp": {"exclude": ["b"]}"#), false),
         (gemini(r#", "mcp": ["b"]"#), false),
         (gemini(r#", "mcp": {}, "mcp": {"excluded": ["b"]}"#), false),
+        // As its first version has them.
+        (gemini(r#", "excludeMCPServers": ["b"]"#), true),
+        (gemini(r#", "excludeMCPServers": "b""#), false),
+        (
+            gemini(r#", "allowMCPServers": ["a"], "allowMCPServers": ["b"]"#),
+            false,
+        ),
         (code(""), true),
         (code(r#", "proxy": "none""#), true),
         (code(r#", "proxy": ["https://proxy.example"]"#), false),

@@ -14,7 +14,9 @@ mod laws;
 mod machine;
 #[cfg(test)]
 mod options_page;
+#[cfg(test)]
 mod other_shapes;
+#[cfg(test)]
 mod page;
 #[cfg(test)]
 mod permissions;

@@ -9,6 +9,23 @@ fn beside_another(document: Document) -> Normalized {
     normalize(&[document, other], &Options::default(), &Machine::default())
 }
 
+/// Nothing of such a document is used, and no hub is started beside it.
+#[track_caller]
+fn check_refused(file: &str, text: &str) {
+    let normalized = beside_another(Document::new(file, text));
+    assert!(normalized.specs.is_empty(), "{text}");
+    let found = &normalized.diagnostics[0];
+    assert_eq!(found.code, Code::UnknownField, "{text}: {found}");
+    assert!(
+        found.message.contains("holds for the servers of all documents"),
+        "{found}"
+    );
+    assert!(normalized.has_errors(), "{text}");
+    let settings = normalized.settings;
+    assert!(settings.limits_unread && settings.agents_unread, "{text}");
+    assert!(settings.tier_unread && settings.tier.is_none(), "{text}");
+}
+
 /// Each of these documents would start a server, were it taken for the other client's.
 #[test]
 fn what_holds_for_all_documents_is_not_dropped_with_another_clients_shape() {
@@ -72,24 +89,50 @@ fn what_holds_for_all_documents_is_not_dropped_with_another_clients_shape() {
             r#"{"mcpServers": {"a": {"command": "/usr/bin/node"}}, "mcp": {"allowed": ["a"]}, "policies": "p"}"#,
         ),
     ] {
-        let normalized = beside_another(Document::new(file, text));
-        assert!(normalized.specs.is_empty(), "{text}");
-        let found = &normalized.diagnostics[0];
-        assert_eq!(found.code, Code::UnknownField, "{text}: {found}");
-        assert!(
-            found.message.contains("holds for the servers of all documents"),
-            "{found}"
-        );
-        assert!(normalized.has_errors(), "{text}");
-        let settings = normalized.settings;
-        assert!(settings.limits_unread && settings.agents_unread, "{text}");
-        assert!(settings.tier_unread && settings.tier.is_none(), "{text}");
+        check_refused(file, text);
     }
     // Of a key that stands twice one is lost, and may have had them.
     let text = r#"{"mcp": {"a": {"type": "local", "command": ["/usr/bin/node"]}}, "mcp": {"tier": "plan"}}"#;
     let normalized = beside_another(Document::new("a.json", text));
     assert!(normalized.specs.is_empty() && normalized.has_errors());
     assert!(normalized.settings.tier_unread && normalized.settings.limits_unread);
+}
+
+/// Where the others have all their settings, and where they have none but servers.
+#[test]
+fn what_holds_for_all_documents_is_not_dropped_at_the_top_of_another_clients_document() {
+    for (file, text) in [
+        (
+            "a.json",
+            r#"{"mcpServers": {"a": {"command": "/usr/bin/node"}}, "tier": "plan"}"#,
+        ),
+        (
+            "a.json",
+            r#"{"mcpServers": {"a": {"command": "/usr/bin/node"}}, "agents": {"bot": "night"}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"name": "p", "version": "1", "mcpServers": {"a": {"command": "/usr/bin/node"}}, "policies": "p"}"#,
+        ),
+        (
+            "a.json",
+            r#"{"mcpServers": {"a": {"httpUrl": "https://a.example/"}}, "agents": {"bot": "night"}}"#,
+        ),
+        (
+            "a.json",
+            r#"{"context_servers": {"a": {"command": "/usr/bin/node"}}, "policies": "p"}"#,
+        ),
+        (
+            "a.toml",
+            "tier = \"plan\"\n[mcp_servers.a]\ncommand = \"/usr/bin/node\"\n",
+        ),
+        (
+            "a.yaml",
+            "extensions: {a: {type: stdio, cmd: /usr/bin/node}}\nresults: {maxReplyBytes: 9}",
+        ),
+    ] {
+        check_refused(file, text);
+    }
 }
 
 /// What could be a server by its members is none where nothing else of the document is opencode's.
@@ -148,6 +191,21 @@ fn documents_of_other_clients_stay_readable() {
             Document::new(
                 "a.json",
                 r#"{"name": "p", "version": "1", "agents": "./agents", "mcpServers": {"a": {"command": "/usr/bin/node"}}}"#,
+            ),
+            1,
+        ),
+        // Codex' own agents, and a document of somebody's that holds more than one of a client.
+        (
+            Document::new(
+                "a.toml",
+                "[agents]\nmax_threads = 3\nmodel = \"x\"\n[mcp_servers.a]\ncommand = \"/usr/bin/node\"\n",
+            ),
+            1,
+        ),
+        (
+            Document::new(
+                "a.json",
+                r#"{"tier": "gold", "policies": [], "assets": {"mcpServers": {"a": {"command": "/usr/bin/node"}}}}"#,
             ),
             1,
         ),
