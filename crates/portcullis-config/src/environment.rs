@@ -121,6 +121,27 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_too_long_for_a_secret_is_none() {
+        let name = format!("portcullis-config-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        #[expect(clippy::disallowed_methods, reason = "a test makes the file that it reads")]
+        let file = std::fs::File::create(&path).unwrap();
+        let host = HostEnvironment::from_variables([]);
+        let mut has_text = |length| {
+            file.set_len(length).unwrap();
+            host.file(path.to_str().unwrap()).is_some()
+        };
+        let read = [
+            HostEnvironment::MAX_FILE_BYTES,
+            HostEnvironment::MAX_FILE_BYTES + 1,
+        ]
+        .map(&mut has_text);
+        #[expect(clippy::disallowed_methods, reason = "and takes it away")]
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read, [true, false]);
+    }
+
+    #[test]
     fn debug_shows_no_value() {
         let host = HostEnvironment::from_variables([("TOKEN".to_owned(), "canary".to_owned())]);
         assert_eq!(host.variable("TOKEN").as_deref(), Some("canary"));
