@@ -1,6 +1,6 @@
 //! What was found in documents, printed with the lines that it is about.
 
-use std::{io::IsTerminal, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use portcullis::{
@@ -49,9 +49,7 @@ pub(crate) fn print(documents: &[Document], found: &[Diagnostic], options: &Opti
     if found.is_empty() {
         return;
     }
-    #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let colour = std::io::stderr().is_terminal() && !plain;
+    let colour = output::is_coloured(&std::io::stderr());
     let excerpts: Vec<_> = documents
         .iter()
         .map(|document| (document.name.as_str(), Excerpts::new(document, options)))

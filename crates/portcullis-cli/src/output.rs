@@ -98,6 +98,13 @@ pub(crate) fn status(text: &str) {
     let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
 }
 
+/// Whether somebody looks on at `stream` who wants colours (no-color.org).
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !plain && stream.is_terminal()
+}
+
 /// An error with what caused it.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -125,7 +132,7 @@ pub(crate) fn init_log() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(is_coloured(&io::stderr()))
         .without_time()
         .try_init();
 }

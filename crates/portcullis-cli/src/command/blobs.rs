@@ -179,7 +179,7 @@ async fn collect(
     let options = GcOptions {
         retention,
         dry_run,
-        ..GcOptions::at(now_ms())
+        ..GcOptions::at(hub::now_ms())
     };
     let shown = options.progress.clone();
     let amount = |done, total| format!("{done} of {total} parts");
@@ -267,7 +267,7 @@ impl BlobLine {
     fn text(&self) -> String {
         let stored = self
             .stored_ms
-            .map_or_else(String::new, |at_ms| age(now_ms(), at_ms));
+            .map_or_else(String::new, |at_ms| age(hub::now_ms(), at_ms));
         let tags: Vec<&str> = self.tags.iter().map(|tag| tag.name.as_str()).collect();
         format!(
             "{}  {:>9}  {stored:>8}  {}",
@@ -357,13 +357,6 @@ impl Refused {
         output::error(&told);
         status
     }
-}
-
-fn now_ms() -> i64 {
-    #[expect(clippy::disallowed_methods, reason = "the program's edge")]
-    let now = std::time::SystemTime::now();
-    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

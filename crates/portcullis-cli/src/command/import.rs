@@ -1,7 +1,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use portcullis::config::{Fate, Imported, import};
+use portcullis::{
+    Diagnostic,
+    config::{Fate, Imported, Severity, import},
+};
 use serde::Serialize;
 
 use crate::{
@@ -23,8 +26,8 @@ pub(crate) struct ImportArguments {
     pub(crate) format: Format,
 }
 
-/// Prints the configuration on standard output and all that is to be said of it beside it; fails where a server is
-/// left out.
+/// Prints the configuration on standard output and all that is to be said of it beside it; fails where a server, or what
+/// holds for all of them, is left out.
 pub(crate) fn run(arguments: &ImportArguments) -> ExitStatus {
     let read = arguments.read.read(std::slice::from_ref(&arguments.file));
     let (documents, options) = match read {
@@ -48,7 +51,9 @@ pub(crate) fn run(arguments: &ImportArguments) -> ExitStatus {
             report(&imported);
         }
     }
-    if imported.dialect.is_some() && imported.left_out.is_empty() {
+    let is_of_all = |found: &Diagnostic| found.severity == Severity::Error && found.server.is_none();
+    let is_whole = imported.left_out.is_empty() && !imported.diagnostics.iter().any(is_of_all);
+    if imported.dialect.is_some() && is_whole {
         ExitStatus::Done
     } else {
         ExitStatus::BadConfig

@@ -1,9 +1,6 @@
-use std::{
-    io::IsTerminal,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use portcullis::EventRecord;
@@ -30,14 +27,9 @@ struct Step<'a> {
 
 impl Teller {
     pub(super) fn new(format: Format) -> Self {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the program's edge: no-color.org's switch"
-        )]
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             format,
-            colour: !plain && std::io::stdout().is_terminal(),
+            colour: output::is_coloured(&std::io::stdout()),
             failed: Arc::default(),
         }
     }

@@ -1,7 +1,6 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use clap::Args;
@@ -12,7 +11,7 @@ use portcullis::{
 use serde::de::IgnoredAny;
 
 use super::{folder, write::refused};
-use crate::{ExitStatus, arguments::Format, output};
+use crate::{ExitStatus, arguments::Format, hub, output};
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArguments {
@@ -86,7 +85,7 @@ pub(super) fn run(arguments: &ExplainArguments) -> Result<ExitStatus, ExitStatus
         tier: arguments.tier,
         tool: &tool,
         arguments: &arguments.arguments,
-        now_ms: now_ms(),
+        now_ms: hub::now_ms(),
     });
     match arguments.format {
         Format::Json => output::json(&explanation),
@@ -112,15 +111,4 @@ fn definition(path: &Path) -> Result<String, ExitStatus> {
             Err(ExitStatus::BadConfig)
         }
     }
-}
-
-fn now_ms() -> i64 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the program's edge: policies may read the time"
-    )]
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.ok()
-        .and_then(|now| i64::try_from(now.as_millis()).ok())
-        .unwrap_or_default()
 }

@@ -1,15 +1,6 @@
 //! `portcullis blobs`, as a user runs it.
 
-#![expect(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "tests that run the program, play the one who damages a blob, and panic where something is wrong"
-)]
-
-use std::{
-    path::PathBuf,
-    process::{Command, Output},
-};
+use std::{path::PathBuf, process::Command};
 
 use portcullis::{
     BlobRef,
@@ -18,6 +9,8 @@ use portcullis::{
 use rustix::pty;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use super::{Ended, ended, program};
 
 struct Fixture {
     parent: TempDir,
@@ -50,29 +43,21 @@ impl Fixture {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
-        command.arg("blobs").args(arguments);
+        let mut command = program(&["blobs"]);
+        command.args(arguments);
         command.arg("--blobs").arg(self.parent.path().join("blobs"));
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
     /// What is printed, where it ends with `code`.
     fn check(&self, arguments: &[&str], code: i32) -> String {
-        let output = self.run(arguments);
-        let text = String::from_utf8(output.stdout).unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}{error}");
+        let output = ended(&mut self.command(arguments));
+        let Ended { printed, told, .. } = output;
+        assert_eq!(output.code, Some(code), "{arguments:?}: {printed}{told}");
         if code == 0 {
-            assert_eq!(
-                error, "",
-                "{arguments:?}: nobody watches, so no progress is shown"
-            );
+            assert_eq!(told, "", "{arguments:?}: nobody watches, so no progress is shown");
         }
-        text + &error
+        printed + &told
     }
 
     fn json(&self, arguments: &[&str], code: i32) -> Vec<Value> {
@@ -144,14 +129,9 @@ fn what_is_wrong_is_said_with_a_code() {
     let nothing = tempfile::tempdir().unwrap();
     let folder = nothing.path().join("none");
     let refused = |command: &str, message: &str| {
-        let output = Command::new(env!("CARGO_BIN_EXE_portcullis"))
-            .args(["blobs", command, "--blobs"])
-            .arg(&folder)
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(2), "{command}");
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(error.contains(message), "{command}: {error}");
+        let Ended { code, told, .. } = ended(program(&["blobs", command, "--blobs"]).arg(&folder));
+        assert_eq!(code, Some(2), "{command}");
+        assert!(told.contains(message), "{command}: {told}");
     };
     refused("stats", "there is no such folder");
     assert!(!folder.exists(), "to look at a store does not make one");
@@ -208,9 +188,8 @@ fn a_terminal_is_not_written_to() {
         .open(name.to_str().unwrap())
         .unwrap();
     let mut command = fixture.command(&["get", &fixture.kept.to_string()]);
-    let output = command.stdout(screen).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr);
+    let Ended { code, told, .. } = ended(command.stdout(screen));
+    assert_eq!(code, Some(2));
     assert!(told.contains("this is a terminal"), "{told}");
 }
 
