@@ -7,6 +7,7 @@ use std::{
 
 use portcullis::is_hidden;
 use serde::Serialize;
+use tracing_subscriber::{EnvFilter, filter::ParseError};
 
 use crate::ExitStatus;
 
@@ -118,17 +119,13 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 /// Sends the log to standard error: warnings, or what `PORTCULLIS_LOG` asks for.
 pub(crate) fn init_log() {
-    // The SDK logs whole messages, arguments and results included: nothing asked for makes it say more than errors.
-    const ALWAYS: &str = "rmcp=error";
     #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
     let wanted = std::env::var("PORTCULLIS_LOG").unwrap_or_else(|_| "warn".to_owned());
-    let wanted = without_sdk(&wanted);
-    let filter =
-        tracing_subscriber::EnvFilter::try_new(format!("{wanted},{ALWAYS}")).unwrap_or_else(|error| {
-            let told = format!("note: PORTCULLIS_LOG is no filter, so warnings alone are logged: {error}");
-            note(&inline(&told, 400));
-            tracing_subscriber::EnvFilter::new(format!("warn,{ALWAYS}"))
-        });
+    let filter = filter(&wanted).unwrap_or_else(|error| {
+        let told = format!("note: PORTCULLIS_LOG is no filter, so warnings alone are logged: {error}");
+        note(&inline(&told, 400));
+        EnvFilter::new(format!("warn,{SDK}"))
+    });
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
@@ -137,10 +134,19 @@ pub(crate) fn init_log() {
         .try_init();
 }
 
+/// The SDK logs whole messages, arguments and results included: nothing asked for makes it say more than errors.
+const SDK: &str = "rmcp=error";
+
+fn filter(wanted: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::try_new(format!("{},{SDK}", without_sdk(wanted)))
+}
+
+/// Without what names the SDK, or a span: within a span that is asked for, all of its events are heard.
 fn without_sdk(directives: &str) -> String {
     let kept: Vec<_> = directives
         .split(',')
         .filter(|directive| !directive.trim().starts_with("rmcp"))
+        .filter(|directive| !directive.contains(['[', ']', '{', '}']))
         .collect();
     kept.join(",")
 }
@@ -223,6 +229,31 @@ mod tests {
             "x\\u{d}\\u{1b}[2K\\nnotes\\t{}"
         );
         assert_eq!(inline("abcdef", 3), "abc… (6 characters in all)");
+    }
+
+    #[test]
+    fn nothing_asked_for_makes_the_sdk_log_more_than_errors() {
+        for (wanted, ours) in [
+            ("warn", false),
+            ("portcullis=debug", true),
+            ("trace", true),
+            ("rmcp=trace", false),
+            ("portcullis=debug,rmcp::service=debug", true),
+            ("[serve_inner]=trace", false),
+            ("portcullis=debug, [{peer}]=trace,[a{peer=b,c=d}]=trace", true),
+        ] {
+            let subscriber = tracing_subscriber::fmt()
+                .with_env_filter(filter(wanted).unwrap())
+                .finish();
+            tracing::subscriber::with_default(subscriber, || {
+                let span = tracing::error_span!(target: "rmcp::service", "serve_inner", peer = "a");
+                let _inside = span.enter();
+                let sdk = tracing::enabled!(target: "rmcp::service", tracing::Level::WARN);
+                assert!(!sdk, "{wanted}");
+                let is_on = tracing::enabled!(target: "portcullis::hub", tracing::Level::DEBUG);
+                assert_eq!(is_on, ours, "{wanted}");
+            });
+        }
     }
 
     #[test]
