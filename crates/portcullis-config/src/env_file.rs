@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::template::is_variable;
+
 /// The most variables that one file sets.
 pub(crate) const MAX_VARIABLES: usize = 512;
 
@@ -54,9 +56,7 @@ fn line(text: &str) -> Option<(&str, &str)> {
     let text = text.strip_prefix("export ").unwrap_or(text);
     let (name, value) = text.split_once('=')?;
     let name = name.trim();
-    let legal = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if !legal {
+    if !is_variable(name) {
         return None;
     }
     let value = value.trim();

@@ -32,6 +32,18 @@ pub(crate) fn name(name: &str, options: &Options) -> bool {
     false
 }
 
+/// A text as names of variables are written: `X_API_KEY`.
+pub(crate) fn capitals(text: &str) -> String {
+    let capital = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_uppercase()
+        } else {
+            '_'
+        }
+    };
+    text.chars().map(capital).collect()
+}
+
 /// Whether a text of a document holds a secret itself: it looks like one, or it stands under a name that carries a
 /// capability (`named`) and is more than references.
 pub(crate) fn holds(text: &str, named: bool) -> bool {
@@ -82,8 +94,8 @@ pub(crate) fn looks_secret(value: &str) -> bool {
             })
 }
 
-/// Where a secret starts in an argument that says itself what it holds: after `NAME=` or a header's name, or at
-/// its start where the whole looks like one.
+/// Where a secret starts in an argument that says itself what it holds: after `NAME=` or a header's name, which may be
+/// an option's value (`--header=NAME: …`), or at its start where the whole looks like one.
 pub(crate) fn in_argument(argument: &str, options: &Options) -> Option<usize> {
     for separator in ['=', ':'] {
         let Some((before, after)) = argument.split_once(separator) else {
@@ -93,11 +105,17 @@ pub(crate) fn in_argument(argument: &str, options: &Options) -> Option<usize> {
             && before
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if is_name && !after.trim().is_empty() && name(before, options) {
+        let value = after.trim();
+        if is_name && (!value.is_empty() && name(before, options) || looks_secret(value)) {
             return Some(argument.len() - after.trim_start().len());
         }
-        if is_name && looks_secret(after.trim()) {
-            return Some(argument.len() - after.trim_start().len());
+        // One level: what starts as an option is no option's value.
+        if is_name
+            && before.starts_with('-')
+            && !after.starts_with('-')
+            && let Some(from) = in_argument(after, options)
+        {
+            return Some(argument.len() - after.len() + from);
         }
     }
     (holds(argument, false) || in_query(argument, options)).then_some(0)

@@ -285,9 +285,7 @@ impl Part {
             Some((name, default)) => (name, Some(default.to_owned())),
             None => (body, None),
         };
-        let legal = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if legal {
+        if is_variable(name) {
             Self::Variable {
                 name: name.to_owned(),
                 default,
@@ -296,6 +294,12 @@ impl Part {
             Self::Unknown(format!("${{{inside}}}"))
         }
     }
+}
+
+/// Whether a text is a name of a variable, as POSIX has it.
+pub(crate) fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 impl fmt::Debug for Template {

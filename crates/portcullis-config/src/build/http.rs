@@ -171,7 +171,7 @@ fn headers(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> BTreeMa
             sink,
         );
         if secrets::holds(&pair.value.value, secrets::name(name, context.options)) {
-            literal_secret(pair.value.span, &field, &variable_for(name), sink);
+            literal_secret(pair.value.span, &field, &secrets::capitals(name), sink);
         }
         headers.insert(name.clone(), value);
     }
@@ -191,20 +191,6 @@ fn reserved(name: &str) -> bool {
         "last-event-id",
     ];
     NAMES.iter().any(|reserved| name.eq_ignore_ascii_case(reserved))
-}
-
-/// A name for the variable that a header's value could come from: `X_API_KEY`.
-fn variable_for(header: &str) -> String {
-    header
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_uppercase()
-            } else {
-                '_'
-            }
-        })
-        .collect()
 }
 
 /// The rule that allows this url's scheme, host and port, and nothing else.

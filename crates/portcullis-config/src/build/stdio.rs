@@ -11,6 +11,7 @@ use crate::{
     env_file::{EnvFile, MAX_VARIABLES},
     secrets,
     source::{Sink, quote},
+    template::is_variable,
     value::Span,
 };
 
@@ -156,10 +157,8 @@ fn inherit_env(
 
 /// Strict documents name variables as POSIX has it; others in any way that a process can be given.
 fn legal_name(name: &str, span: Span, context: &Context<'_>, sink: &mut Sink<'_>) -> bool {
-    let posix = !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    let possible = !name.contains('=') && !name.contains(char::is_control) && !name.trim().is_empty();
-    let legal = possible && (posix || context.profile == Profile::Desktop);
+    let is_possible = !name.contains('=') && !name.contains(char::is_control) && !name.trim().is_empty();
+    let legal = is_variable(name) || (is_possible && context.profile == Profile::Desktop);
     if !legal {
         // Whoever writes the value beside the name does not see it printed.
         let shown = match name.split_once('=') {

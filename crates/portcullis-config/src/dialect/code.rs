@@ -3,7 +3,7 @@
 use super::common;
 use crate::{
     Code, Profile,
-    draft::{Draft, DraftDocument, EgressSource, HubDraft, Names, egress_rules},
+    draft::{Draft, DraftDocument, HubDraft, Names, egress_rules},
     fields::Fields,
     network::NetworkDraft,
     source::Sink,
@@ -59,8 +59,7 @@ fn document(items: &[Value], hub: HubDraft, sink: &mut Sink<'_>) -> DraftDocumen
         servers: items.iter().filter_map(|item| server(item, sink)).collect(),
         hub,
         profile: Profile::Strict,
-        egress: EgressSource::Listed,
-        plugin: None,
+        ..DraftDocument::default()
     }
 }
 

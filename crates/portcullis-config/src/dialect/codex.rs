@@ -7,6 +7,7 @@ use crate::{
     draft::{Draft, MAX_MILLISECONDS, Names},
     fields::{Fields, Pair},
     source::Sink,
+    template::is_variable,
     value::{Member, Node, Spanned},
 };
 
@@ -124,9 +125,7 @@ fn reference(
     sink: &mut Sink<'_>,
 ) -> Option<Spanned<String>> {
     let name = &variable.value;
-    let legal = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if !legal {
+    if !is_variable(name) {
         let message = format!("`{field}` holds what is no name of a variable");
         let help = "name the variable that holds the value; the value itself has no place here";
         sink.error(Code::BadValue, variable.span, message, help);

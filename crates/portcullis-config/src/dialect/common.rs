@@ -3,8 +3,8 @@
 use portcullis_types::ServerId;
 
 use crate::{
-    Code, Fate, Profile,
-    draft::{Declared, Draft, DraftDocument, EgressSource, HubDraft, MAX_MILLISECONDS},
+    Code, Fate,
+    draft::{Declared, Draft, DraftDocument, EgressSource, MAX_MILLISECONDS},
     fields::{Fields, tell_all},
     source::{Sink, quote},
     value::{Member, Node, Spanned},
@@ -17,10 +17,8 @@ const LONGEST_IN_SECONDS: u64 = 3_600;
 pub(super) fn document(servers: Vec<Draft>) -> DraftDocument {
     DraftDocument {
         servers,
-        hub: HubDraft::default(),
-        profile: Profile::Desktop,
         egress: EgressSource::Derived,
-        plugin: None,
+        ..DraftDocument::default()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     Options,
     draft::{Draft, DraftDocument},
     fields::member_path,
+    secrets,
     source::{Change, Sink},
 };
 
@@ -53,14 +54,7 @@ pub(super) fn inputs(draft: &mut Draft, inputs: &BTreeMap<String, Option<String>
 
 /// `INPUT_API_KEY` for `api-key`.
 fn input_variable(id: &str) -> String {
-    let plain = id.chars().map(|c| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_uppercase()
-        } else {
-            '_'
-        }
-    });
-    format!("INPUT_{}", plain.collect::<String>())
+    format!("INPUT_{}", secrets::capitals(id))
 }
 
 /// What Cursor and Visual Studio Code know besides variables.

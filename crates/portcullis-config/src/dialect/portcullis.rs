@@ -7,7 +7,7 @@ use portcullis_types::{AgentId, EgressRule};
 use super::mcp_servers::schema;
 use crate::{
     Code, Isolation, Profile, Protocol,
-    draft::{Draft, DraftDocument, EgressSource, HubDraft, MAX_MILLISECONDS, Names, egress_rules},
+    draft::{Draft, DraftDocument, HubDraft, MAX_MILLISECONDS, Names, egress_rules},
     fields::Fields,
     network::NetworkDraft,
     results::{self, ResultsDraft},
@@ -67,7 +67,7 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
         return None;
     };
     let mut fields = fields.under("mcp.").guarding(HUB_RESTRICTS);
-    let profile = profile(own, &mut fields, sink);
+    let profile = profile(&mut fields, sink);
     // One that is none allows nothing: whoever needs it is told so, and the others do without.
     let allowed_hosts = egress_rules("allowedHosts", &mut fields, sink);
     let before = sink.errors();
@@ -96,8 +96,7 @@ pub(super) fn read(root: &Object, own: &Member, sink: &mut Sink<'_>) -> Option<D
         servers,
         hub,
         profile,
-        egress: EgressSource::Listed,
-        plugin: None,
+        ..DraftDocument::default()
     })
 }
 
@@ -126,12 +125,7 @@ fn servers_of(own: &Member, servers: Option<&Member>, sink: &mut Sink<'_>) -> Op
     }
 }
 
-fn profile(own: &Member, fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Profile> {
-    let twice = matches!(&own.value.node, Node::Object(object) if object.duplicates.iter().any(|d| d.key.value == "profile"));
-    if twice {
-        fields.take("profile");
-        return None;
-    }
+fn profile(fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Option<Profile> {
     if fields.take("profile").is_none() {
         return Some(Profile::default());
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{common, mcp_servers::schema, placeholders};
+use super::{common, head, mcp_servers::schema, placeholders};
 use crate::{
     Code,
     draft::{Draft, DraftDocument, Names},
@@ -34,12 +34,13 @@ pub(super) fn read(root: &Object, whole: Span, sink: &mut Sink<'_>) -> Option<Dr
         }
     };
     let Some(servers) = servers else {
-        let span = Span {
-            start: whole.start,
-            end: (whole.start + 1).min(whole.end),
-        };
         let help = "add `\"servers\": {}`, and each server as a member of it";
-        sink.error(Code::MissingField, span, "the document has no `servers`", help);
+        sink.error(
+            Code::MissingField,
+            head(whole),
+            "the document has no `servers`",
+            help,
+        );
         return None;
     };
     let inputs = inputs.map(|inputs| defaults(inputs, sink)).unwrap_or_default();

@@ -261,16 +261,7 @@ fn is_secret_url(written: &str, context: &Context<'_>) -> bool {
 
 /// A legal name of a variable, in capitals.
 fn variable(wanted: &str) -> String {
-    let plain: String = wanted
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_uppercase()
-            } else {
-                '_'
-            }
-        })
-        .collect();
+    let plain = secrets::capitals(wanted);
     let plain = plain.trim_matches('_');
     match plain.starts_with(|c: char| c.is_ascii_alphabetic()) {
         true => plain.to_owned(),

@@ -164,11 +164,24 @@ fn secrets_that_stand_in_arguments_are_found() {
         "x",
         "X-Api-Key: Bearer jkl",
         "ghp_0123456789abcdefgh",
+        "--header=X-Api-Key: Bearer mno",
+        "--env=API_KEY=pqr",
+        "--url=https://example.com/?api_key=stu",
+        "--url=https://example.com/?page=2",
+        "--set=a=b",
     ];
     let stdio = StdioSpec::new("/bin/x", args);
     assert_eq!(
         stdio.secrets_in_args(),
-        ["abc-def", "ghi", "jkl", "ghp_0123456789abcdefgh"]
+        [
+            "abc-def",
+            "ghi",
+            "jkl",
+            "ghp_0123456789abcdefgh",
+            "mno",
+            "pqr",
+            "https://example.com/?api_key=stu"
+        ]
     );
 }
 

@@ -270,6 +270,10 @@ fn report_56_the_same_server_under_another_name_in_two_documents_is_started_once
             r#""a":{"command":"node","disabled":true}"#,
             r#""b":{"command":"node"}"#,
         ),
+        (
+            r#""a":{"command":"node"}"#,
+            r#""b":{"command":"node","disabled":true}"#,
+        ),
     ] {
         let documents = [document("one.json", one), document("two.json", two)];
         let normalized = normalize(&documents, &Options::default(), &Machine::default());

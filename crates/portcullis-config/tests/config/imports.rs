@@ -368,6 +368,9 @@ fn arguments_are_replaced_once_and_for_all() {
         "ghp_aaaaaaaaaaa=9f8e7d6c5b4a39281706f5e4d3c2b1a0",
         "X-Api-Key: Bearer canary",
         "--token=canary",
+        "--header=Authorization: Bearer canary",
+        "--env=API_KEY=canary",
+        "--url=https://x.example/?api_key=canary",
     ] {
         let text = format!(r#"{{"mcpServers":{{"a":{{"command":"node","args":["{argument}"]}}}}}}"#);
         let document = Document::new("a.json", text);
