@@ -83,3 +83,19 @@ fn cut(text: String) -> String {
     let short: String = text.chars().take(SHOWN).collect();
     format!("{short}… ({length} characters in all)")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Part of an error may be a server's, and as long as it likes.
+    #[test]
+    fn a_long_error_is_cut_and_says_so() {
+        let most = "é".repeat(SHOWN);
+        assert_eq!(cut(most.clone()), most);
+        assert_eq!(
+            cut(format!("{most}é")),
+            format!("{most}… ({} characters in all)", SHOWN + 1)
+        );
+    }
+}

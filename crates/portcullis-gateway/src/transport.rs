@@ -218,6 +218,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_line_without_end_is_answered_and_ends_the_session() {
+        let mut transport = GatewayTransport::new(tokio::io::empty(), tokio::io::sink());
+        let answer = transport.accept(Frame::Overlong { limit: 7 });
+        let told = serde_json::to_string(&answer).unwrap();
+        assert!(told.contains("a line is over 7 bytes"), "{told}");
+        assert!(transport.ended);
+    }
+
+    /// It may hold a write up, and with it the output, for as long as it likes.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_no_more_does_not_hold_up_the_end() {
+        let (_unread, output) = tokio::io::duplex(1);
+        let mut transport = GatewayTransport::new(tokio::io::empty(), output);
+        let answer = refused(None, ErrorCode::PARSE_ERROR, "no");
+        let stuck = tokio::spawn(transport.send(answer));
+        tokio::task::yield_now().await;
+        assert!(transport.output.try_lock().is_err(), "the write waits");
+        let ended = timeout(2 * CLOSE_WAIT, transport.close()).await;
+        assert_eq!(ended.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        stuck.abort();
+    }
+
+    #[test]
     fn arguments_are_kept_word_for_word() {
         let arguments = r#"{"n":1.10, "big":123456789012345678901234567890, "huge":1e400}"#;
         // However the client writes the method.

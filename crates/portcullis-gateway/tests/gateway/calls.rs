@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn arguments_and_results_pass_word_for_word() {
-    let raw = r#"{"content":[{"type":"video","n":1.10}],"structuredContent":{"big":123456789012345678901234567890},"extra":[1]}"#;
+    let raw = r#"{"content":[{"type":"video","n":1.10}],"structuredContent":{"big":123456789012345678901234567890},"extra":[1],"resultType":"complete"}"#;
     let script = Script::new("s")
         .tool(Tool::new("echo", Behaviour::Echo))
         .tool(Tool::new("raw", Behaviour::Raw(raw.into())));
@@ -24,6 +24,8 @@ async fn arguments_and_results_pass_word_for_word() {
     ] {
         assert!(line.contains(part), "{line}");
     }
+    // Not a word of the newer era to a client of the older one.
+    assert!(!line.contains("resultType"), "{line}");
     // The capability's own name leads to the same tool.
     let answer = client.ask(&call(4, "mcp.s.echo", "{}")).await;
     assert_eq!(answer["result"]["content"][0]["text"], "{}");

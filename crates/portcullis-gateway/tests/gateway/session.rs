@@ -1,6 +1,7 @@
 //! Handshakes, lists, and their changes.
 
-use portcullis_testkit::{Behaviour, Shown, Tool};
+use portcullis_router::Catalog;
+use portcullis_testkit::{Behaviour, CrashPoint, Shown, Tool};
 
 use super::*;
 
@@ -100,7 +101,7 @@ async fn a_first_message_that_opens_nothing_is_told_without_its_content() {
 #[tokio::test]
 async fn tools_are_listed_under_aliases_with_their_own_definitions() {
     let long = "x".repeat(100);
-    let raw = r#"{"inputSchema":{"type":"object","n":1.10,"big":123456789012345678901234567890},"name":"odd / name","annotations":{"unknown":[1]},"_meta":{"own":"business"}}"#;
+    let raw = r#"{"inputSchema":{"type":"object","n":1.10,"big":123456789012345678901234567890},"name":"odd / name","annotations":{"unknown":[1]},"_meta":{"own":"business"},"execution":{"own":"business"}}"#;
     let script = Script::new("s")
         .tool(Tool::new(&long, Behaviour::Echo))
         .tool(Tool::new("odd / name", Behaviour::Echo).raw(raw));
@@ -184,6 +185,41 @@ async fn a_change_of_what_is_offered_is_told() {
         names.contains(&client.alias("new")) && !names.contains(&old),
         "{names:?}"
     );
+}
+
+/// A server that comes back with the tools that it had is no change to a client.
+#[tokio::test]
+async fn a_server_that_comes_back_as_it_was_is_not_told() {
+    let script = Script::new("s")
+        .tool(Tool::new(
+            "die",
+            Behaviour::Crash {
+                code: 1,
+                point: CrashPoint::default(),
+            },
+        ))
+        .tool(Tool::new("echo", Behaviour::Echo));
+    let mut client = Client::legacy(&script, "allow mcp.*\n").await;
+    let mut changes = client.router.catalog_changes();
+    let pid = |catalog: &Catalog| catalog.servers().values().find_map(|server| server.pid);
+    let before = pid(&client.router.catalog());
+    assert!(before.is_some());
+    client.ask(&call(2, &client.alias("die"), "{}")).await;
+    let is_back = |catalog: &Arc<Catalog>| {
+        let is_other = pid(catalog).is_some_and(|pid| Some(pid) != before);
+        is_other
+            && catalog
+                .servers()
+                .values()
+                .all(|server| server.state.to_string() == "ready")
+    };
+    timeout(PATIENCE, changes.wait_for(is_back))
+        .await
+        .expect("it never came back")
+        .unwrap();
+    let answer = client.ask(&call(3, &client.alias("echo"), "{}")).await;
+    assert_eq!(answer["id"], 3, "{answer}");
+    assert_eq!(client.notifications, Vec::<Value>::new());
 }
 
 /// A client is no better than a server: what is not the protocol gets an answer or is dropped, and nothing ends.
