@@ -135,13 +135,17 @@ fn inherit_env(
             continue;
         }
         if context.profile == Profile::Strict && !context.options.allowed_inherited_env_keys.contains(name) {
-            let message = format!("the host does not allow {} to be inherited", quote(name));
+            let message = format!("the host does not allow {} to be inherited", shown(name));
             let help = "take it out, or have the host add it to its allowed inherited variables";
             sink.error(Code::InheritNotAllowed, text.span, message, help);
         }
         if env.contains_key(name) {
-            let message = format!("{} is inherited and set in `env`: `env` counts", quote(name));
+            let message = format!("{} is inherited and set in `env`: `env` counts", shown(name));
             sink.warning(Code::IgnoredField, text.span, message, "keep one of the two");
+        } else if secrets::looks_secret(name) && context.environment.variable(name).is_none() {
+            let message = "an item of `inheritEnv` looks like a secret itself, and is the name of nothing";
+            let help = "name the variable that holds the value; the value itself has no place here";
+            sink.error(Code::BadValue, text.span, message, help);
         } else if draft.enabled && context.environment.variable(name).is_none() {
             let message = format!(
                 "`inheritEnv` needs the variable {}, which is not set",
@@ -160,12 +164,7 @@ fn legal_name(name: &str, span: Span, context: &Context<'_>, sink: &mut Sink<'_>
     let is_possible = !name.contains('=') && !name.contains(char::is_control) && !name.trim().is_empty();
     let legal = is_variable(name) || (is_possible && context.profile == Profile::Desktop);
     if !legal {
-        // Whoever writes the value beside the name does not see it printed.
-        let shown = match name.split_once('=') {
-            Some((name, _)) => quote(&format!("{name}=…")),
-            None => quote(name),
-        };
-        let message = format!("{shown} is no name that a variable can have");
+        let message = format!("{} is no name that a variable can have", shown(name));
         sink.error(
             Code::BadValue,
             span,
@@ -174,6 +173,15 @@ fn legal_name(name: &str, span: Span, context: &Context<'_>, sink: &mut Sink<'_>
         );
     }
     legal
+}
+
+/// A variable's name for a message. Whoever writes the value in its place, or behind it, does not see it printed.
+fn shown(name: &str) -> String {
+    match name.split_once('=') {
+        Some((name, _)) => quote(&format!("{name}=…")),
+        None if secrets::looks_secret(name) => "`…`".to_owned(),
+        None => quote(name),
+    }
 }
 
 fn args(draft: &Draft, context: &Context<'_>, sink: &mut Sink<'_>) -> Vec<Template> {

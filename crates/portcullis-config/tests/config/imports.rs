@@ -335,6 +335,10 @@ fn secrets_that_are_numbers_or_stand_in_the_wrong_place_are_not_shown_either() {
             r#""url": "https://a.example", "proxy": {"url": "http://p.example", "password": 4711471147}"#,
         ),
         ("hunter2", r#""command": "node", "inheritEnv": ["TOKEN=hunter2"]"#),
+        (
+            "ghp_hunter2hunter2",
+            r#""command": "node", "inheritEnv": ["ghp_hunter2hunter2"]"#,
+        ),
         ("hunter2", r#""command": "/usr/bin/gone server --key hunter2""#),
         ("hunter2", r#""command": "/usr/bin/gone server hunter2""#),
         (
@@ -356,6 +360,48 @@ fn secrets_that_are_numbers_or_stand_in_the_wrong_place_are_not_shown_either() {
         }
         let shown = everything(&document, &imported);
         assert!(!shown.contains(secret), "{entry}: {shown}");
+    }
+}
+
+/// Of two servers of one id the first counts, on whatever machine.
+#[test]
+fn one_server_of_an_id_is_imported() {
+    for (one, two) in [("node", "npx"), ("not-here", "nor-there"), ("not-here", "node")] {
+        let servers = format!("{{name: a, command: {one}}}, {{name: a, command: {two}}}");
+        let document = Document::new("a.yaml", format!("mcp: {{servers: [{servers}]}}"));
+        let imported = import(&document, &options(), &Machine::default());
+        assert_eq!(imported.left_out.len(), 1, "{one} {two}: {}", imported.config);
+        // One that starts counts more than one that this machine cannot start.
+        let counts = if two == "node" { two } else { one };
+        let is_it = imported.config.contains(&format!("command: {counts}\n"));
+        assert!(is_it, "{one} {two}: {}", imported.config);
+        assert_eq!(
+            imported.config.matches("- name:").count(),
+            1,
+            "{one} {two}: {}",
+            imported.config
+        );
+    }
+}
+
+/// What stands under a variable's or a header's name is no field, whatever it is called.
+#[test]
+fn nothing_of_a_header_is_shown_whatever_its_name_is() {
+    for headers in [
+        r#"http_headers = { "no header" = "x", name = "hunter2", pin = 4711471147 }"#,
+        r#"env = { "no=name" = "x", command = "hunter2", pin = 4711471147 }"#,
+    ] {
+        let transport = match headers.starts_with("env") {
+            true => r#"command = "node""#,
+            false => r#"url = "https://a.example""#,
+        };
+        let document = Document::new("a.toml", format!("[mcp_servers.a]\n{transport}\n{headers}\n"));
+        let normalized = normalize(std::slice::from_ref(&document), &options(), &Machine::default());
+        let excerpts = Excerpts::new(&document, &options());
+        let found = normalized.diagnostics.iter();
+        let shown: String = found.map(|found| excerpts.render(found, false)).collect();
+        assert!(shown.contains("is no name that"), "{shown}");
+        assert!(!shown.contains("hunter2") && !shown.contains("4711"), "{shown}");
     }
 }
 
