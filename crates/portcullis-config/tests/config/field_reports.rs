@@ -175,6 +175,26 @@ fn report_7_a_disabled_server_is_listed_as_such_however_it_is_said() {
     }
 }
 
+/// Goose has two places for it: whichever keeps the server from running counts.
+#[test]
+fn report_7_a_server_that_is_disabled_in_one_of_two_places_is_disabled() {
+    for (outer, inner, enabled) in [
+        ("true", "true", true),
+        ("true", "false", false),
+        ("false", "true", false),
+    ] {
+        let text = format!(
+            "extensions: {{a: {{enabled: {outer}, config: {{type: stdio, cmd: /usr/bin/node, enabled: {inner}}}}}}}"
+        );
+        let normalized = normalize(
+            &[Document::new("a.yaml", text)],
+            &Options::default(),
+            &Machine::default(),
+        );
+        assert_eq!(normalized.specs[0].enabled, enabled, "{outer} {inner}");
+    }
+}
+
 #[test]
 fn report_7_a_server_whose_switch_cannot_be_read_does_not_run() {
     for said in [

@@ -119,6 +119,12 @@ fn of_a_document_whose_limits_cannot_be_read_nothing_is_used() {
             "keep one",
         ),
         (
+            "sessionSeconds: 90",
+            "sessionSeconds: 90\n  blobs: {quotaBytes: 5}",
+            Code::DuplicateKey,
+            "keep one",
+        ),
+        (
             "results: {maxReplyBytes: 100000, oversize: reject, dataUrlMinBytes: 64}",
             "results: 5",
             Code::WrongType,
@@ -134,6 +140,25 @@ fn of_a_document_whose_limits_cannot_be_read_nothing_is_used() {
         assert!(normalized.specs.is_empty(), "{bad}");
         assert_eq!(normalized.settings.blobs, Default::default(), "{bad}");
         assert!(normalized.settings.limits_unread, "{bad}");
+    }
+}
+
+/// A document may have more members that are none than anybody looks at: one of them may be a limit.
+#[test]
+fn what_nobody_looked_at_may_have_been_a_limit() {
+    let document = |unknown: usize| {
+        let members: String = (0..unknown).map(|n| format!("  zzzzzzzzzzzz{n}: 1\n")).collect();
+        format!("mcp:\n  servers: []\n{members}")
+    };
+    for (unknown, unread) in [(100, false), (3_000, true)] {
+        let normalized = run("a.yaml", &document(unknown), &Options::default());
+        assert_eq!(normalized.has_errors(), unread, "{unknown}");
+        let settings = normalized.settings;
+        assert_eq!(
+            (settings.limits_unread, settings.tier_unread),
+            (unread, unread),
+            "{unknown}"
+        );
     }
 }
 

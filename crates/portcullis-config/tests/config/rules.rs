@@ -4,7 +4,7 @@ use std::path::Path;
 
 use portcullis_config::{
     Code, Diagnostic, Dialect, Document, HttpSpec, NoEnvironment, Normalized, Options, ProcessLimits,
-    Profile, ServerSpec, StdioSpec, TransportSpec, normalize,
+    Profile, ServerSpec, StdioSpec, TransportSpec, import, normalize,
 };
 
 use crate::machine::Machine;
@@ -62,6 +62,11 @@ fn timeouts_follow_from_the_nearest_that_is_given() {
         ),
         ("", "timeouts: {callMs: 9000}", [30_000, 30_000, 9_000, 90_000]),
         ("", "longRunning: true", [30_000, 30_000, 30_000, 3_600_000]),
+        (
+            "",
+            "longRunning: true\n      timeoutMs: 7200000",
+            [7_200_000, 7_200_000, 7_200_000, 7_200_000],
+        ),
         ("profile: strict", "", [60_000, 60_000, 60_000, 600_000]),
         (
             "",
@@ -238,6 +243,33 @@ fn whoever_refers_to_a_keyring_is_told_whether_there_is_one_at_all() {
     }
 }
 
+/// Each server's url is held against all of a list of rules, so that has a bound.
+#[test]
+fn a_list_of_rules_has_so_many_and_no_more() {
+    for (count, fits) in [(256, true), (257, false)] {
+        let rules: Vec<_> = (0..count).map(|n| format!("h{n}.example")).collect();
+        let text = format!("mcp: {{servers: [], allowedHosts: [{}]}}", rules.join(", "));
+        let normalized = run("a.yaml", &text, &Options::default());
+        assert_eq!(codes(&normalized).is_empty(), fits, "{count}");
+    }
+}
+
+/// A file of variables sets so many and no more.
+#[test]
+fn a_file_of_variables_that_sets_too_many_is_refused() {
+    for (count, fits) in [(512, true), (513, false)] {
+        let text: String = (0..count).map(|n| format!("V{n}=1\n")).collect();
+        let machine = Machine {
+            files: vec![("/many.env", text.leak())],
+            ..Machine::default()
+        };
+        let text = "mcp: {servers: [{name: a, command: node, envFile: /many.env}]}";
+        let normalized = normalize(&[Document::new("a.yaml", text)], &Options::default(), &machine);
+        assert_eq!(normalized.specs.len(), usize::from(fits), "{count}");
+        assert_eq!(codes(&normalized).is_empty(), fits, "{count}");
+    }
+}
+
 /// What follows a program's path may be more of the path, and only the machine knows.
 #[test]
 fn a_path_with_options_behind_it_is_a_whole_command_line_unless_it_is_there() {
@@ -276,9 +308,9 @@ fn limits_of_a_process_are_read() {
         let normalized = normalize(&[document], &Options::default(), &Machine::default());
         normalized.specs.into_iter().next().unwrap()
     };
-    let limited = read(
-        ", limits: {memoryBytes: 8589934592, openFiles: 64, processes: 32, cpuSeconds: 10, fileBytes: 1}",
-    );
+    let limits =
+        ", limits: {memoryBytes: 8589934592, openFiles: 64, processes: 32, cpuSeconds: 10, fileBytes: 1}";
+    let limited = read(limits);
     let expected = ProcessLimits {
         memory_bytes: Some(8_589_934_592),
         open_files: Some(64),
@@ -287,6 +319,14 @@ fn limits_of_a_process_are_read() {
         file_bytes: Some(1),
     };
     assert_eq!(limited.limits.process, expected);
+    let document = Document::new("p.yaml", text(limits));
+    let config = import(&document, &Options::default(), &Machine::default()).config;
+    let again = normalize(
+        &[Document::new("i.yaml", config)],
+        &Options::default(),
+        &Machine::default(),
+    );
+    assert_eq!(again.specs[0].limits, limited.limits);
     let unlimited = read("");
     assert_eq!(unlimited.limits.process, ProcessLimits::default());
     assert_ne!(limited.fingerprint(), unlimited.fingerprint());
