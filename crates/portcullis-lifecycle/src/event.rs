@@ -57,11 +57,6 @@ pub enum Event {
     Drain,
     /// The server is to end for good, now.
     Stop,
-    /// A connection is closed, by [`Command::Close`] or otherwise. One that nobody wanted closed counts as lost.
-    Closed {
-        /// The connection's generation.
-        generation: u64,
-    },
 }
 
 /// What the shell has to do, in order.

@@ -1,6 +1,9 @@
+mod failures;
+
 use std::{fmt, time::Duration};
 
 use crate::{Cause, Command, Event, Options, State, Transition};
+use failures::Failures;
 
 /// The state machine of one server. See the crate's page for what it does.
 pub struct Machine {
@@ -15,12 +18,7 @@ pub struct Machine {
     /// When the shell will report a tick.
     // INVARIANT: where the state waits for a time, this is set and not later than that time.
     timer: Option<Duration>,
-    /// Failures since the server was last healthy for long enough.
-    failures: u32,
-    /// Time spent ready since the last failure, the connection at hand not counted.
-    health: Duration,
-    /// Until when the server asked to be left alone.
-    left_alone_until: Duration,
+    failures: Failures,
     /// When the state was entered.
     since: Duration,
     /// When a call was last seen.
@@ -52,9 +50,7 @@ impl Machine {
             generation: 0,
             now: Duration::ZERO,
             timer: None,
-            failures: 0,
-            health: Duration::ZERO,
-            left_alone_until: Duration::ZERO,
+            failures: Failures::default(),
             since: Duration::ZERO,
             last_call: Duration::ZERO,
             in_flight: 0,
@@ -77,13 +73,13 @@ impl Machine {
     /// Failures in a row, without enough health between them.
     #[must_use]
     pub fn failures(&self) -> u32 {
-        self.failures
+        self.failures.count()
     }
 
     /// Whether the attempt at hand only tries a server that was parked: calls fail at once meanwhile.
     #[must_use]
     pub fn is_probing(&self) -> bool {
-        self.state == State::Connecting && self.failures >= self.park_after()
+        self.state == State::Connecting && self.failures.are_too_many(&self.options)
     }
 
     /// Whether a tick at `now` would close the connection for want of calls. The shell sees to it first that none is
@@ -118,7 +114,7 @@ impl Machine {
             Event::Connected { generation } => {
                 if generation == self.generation && self.state == State::Connecting {
                     self.last_call = self.now;
-                    self.left_alone_until = Duration::ZERO;
+                    self.failures.end_peace();
                     self.enter(State::Ready, Cause::Connected, None, out);
                 }
             }
@@ -126,19 +122,9 @@ impl Machine {
                 self.ended(generation, Cause::ConnectFailed, reason, out);
             }
             Event::Lost { generation, reason } => self.ended(generation, Cause::Lost, reason, out),
-            Event::Closed { generation } => {
-                self.ended(
-                    generation,
-                    Cause::Lost,
-                    "the connection was closed".to_owned(),
-                    out,
-                );
-            }
             Event::LeaveAlone { generation, wait } => {
                 if generation == self.generation && self.state.is_live() {
-                    let wait = wait.min(self.options.leave_alone_at_most);
-                    let until = self.now.saturating_add(wait);
-                    self.left_alone_until = self.left_alone_until.max(until);
+                    self.failures.leave_alone(self.now, wait, &self.options);
                 }
             }
             Event::Demand => {
@@ -165,7 +151,7 @@ impl Machine {
     fn demand(&mut self, cause: Cause, out: &mut Vec<Command>) {
         match self.state {
             State::Idle => self.connect(cause, out),
-            State::Parked { .. } if cause == Cause::Demanded && self.left_alone_until <= self.now => {
+            State::Parked { .. } if cause == Cause::Demanded && !self.failures.asks_for_peace(self.now) => {
                 self.connect(cause, out);
             }
             _ => {}
@@ -175,7 +161,8 @@ impl Machine {
     fn enable(&mut self, out: &mut Vec<Command>) {
         match (self.state, self.then) {
             (State::Disabled, _) => {
-                self.forget_failures();
+                // Whoever switches it on or restarts it wants it now.
+                self.failures = Failures::default();
                 self.connect(Cause::Enabled, out);
             }
             // Switched off and on again while calls end: what follows then is a new connection.
@@ -223,7 +210,8 @@ impl Machine {
         self.then = None;
         match then {
             Then::Connect => {
-                self.forget_failures();
+                // Whoever switches it on or restarts it wants it now.
+                self.failures = Failures::default();
                 self.connect(cause, out);
             }
             Then::Disable => self.enter(State::Disabled, cause, reason, out),
@@ -267,38 +255,16 @@ impl Machine {
 
     fn failed(&mut self, cause: Cause, reason: String, out: &mut Vec<Command>) {
         self.count_health();
-        self.failures = self.failures.saturating_add(1);
-        self.health = Duration::ZERO;
-        let next = if self.failures >= self.park_after() {
-            let probe_at = self.now.saturating_add(self.options.probe_every);
-            State::Parked {
-                probe_at: probe_at.max(self.left_alone_until),
-            }
-        } else {
-            let longest = self.options.longest_delay(self.failures);
-            let delay = fraction(longest, (self.jitter)());
-            State::BackingOff {
-                until: self.now.saturating_add(delay).max(self.left_alone_until),
-            }
-        };
+        let next = self.failures.add(self.now, &self.options, (self.jitter)());
         self.enter(next, cause, Some(reason), out);
     }
 
-    /// Adds the time spent ready, where the state is that, and wipes the failures out where it is enough.
+    /// Takes note of the time spent ready, where the state is that.
     fn count_health(&mut self) {
         if self.state == State::Ready {
-            self.health = self.health.saturating_add(self.now.saturating_sub(self.since));
-            if self.health >= self.options.healthy_after {
-                self.failures = 0;
-            }
+            let time = self.now.saturating_sub(self.since);
+            self.failures.was_ready(time, &self.options);
         }
-    }
-
-    fn forget_failures(&mut self) {
-        self.failures = 0;
-        self.health = Duration::ZERO;
-        // Whoever switches it on or restarts it wants it now.
-        self.left_alone_until = Duration::ZERO;
     }
 
     fn tick(&mut self, out: &mut Vec<Command>) {
@@ -383,10 +349,6 @@ impl Machine {
         }
     }
 
-    fn park_after(&self) -> u32 {
-        self.options.park_after.max(1)
-    }
-
     fn check_invariants(&self) {
         if let (Some(due), false) = (self.waits_until(), self.state == State::Stopped) {
             debug_assert!(
@@ -407,20 +369,10 @@ impl fmt::Debug for Machine {
             .field("now", &self.now)
             .field("timer", &self.timer)
             .field("failures", &self.failures)
-            .field("health", &self.health)
-            .field("left_alone_until", &self.left_alone_until)
             .field("in_flight", &self.in_flight)
             .field("then", &self.then)
             .finish_non_exhaustive()
     }
-}
-
-/// `part` of `whole`, for a part in [0, 1]; a part that is no number counts as 1.
-fn fraction(whole: Duration, part: f64) -> Duration {
-    let part = if part.is_nan() { 1.0 } else { part.clamp(0.0, 1.0) };
-    Duration::try_from_secs_f64(whole.as_secs_f64() * part)
-        .unwrap_or(whole)
-        .min(whole)
 }
 
 #[cfg(test)]

@@ -285,7 +285,6 @@ fn idle_counts_from_the_last_call_and_never_closes_one_in_flight() {
         "connecting > ready: connected",
         "ready > idle: idle",
     ]);
-    world.on(Event::Closed { generation: 1 });
     world.on(Event::Demand);
     assert_eq!(
         (world.state().as_str(), world.machine.generation()),
@@ -490,22 +489,11 @@ fn what_past_generations_report_is_ignored() {
                 generation,
                 reason: reason(),
             },
-            Event::Closed { generation },
         ] {
             assert_eq!(world.on(event), []);
         }
     }
     assert_eq!(world.state(), "connecting");
-}
-
-#[test]
-fn a_connection_that_was_closed_by_somebody_else_counts_as_lost() {
-    let mut world = World::ready();
-    world.on(Event::Closed { generation: 1 });
-    assert_eq!(
-        (world.state().as_str(), world.machine.failures()),
-        ("backing_off", 1)
-    );
 }
 
 #[test]

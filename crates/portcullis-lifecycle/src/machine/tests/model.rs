@@ -45,7 +45,6 @@ enum Kind {
     Restart,
     Drain,
     Stop,
-    Closed,
 }
 
 /// What the machine must do, written as a table and by absolute times, without commands.
@@ -157,12 +156,10 @@ impl Model {
                 self.peace = Duration::ZERO;
                 self.to(State::Ready, o.idle_after.map(|d| now + d));
             }
-            (State::Connecting | State::Ready, Kind::ConnectFailed | Kind::Lost | Kind::Closed)
-                if current =>
-            {
+            (State::Connecting | State::Ready, Kind::ConnectFailed | Kind::Lost) if current => {
                 self.fail(now, o, jitter);
             }
-            (State::Draining, Kind::ConnectFailed | Kind::Lost | Kind::Closed) if current => {
+            (State::Draining, Kind::ConnectFailed | Kind::Lost) if current => {
                 self.finish(self.after_drain, now, o);
             }
             (_, Kind::Tick) if self.deadline.is_some_and(|at| at <= now) => match self.state {
@@ -269,12 +266,11 @@ impl Run {
             Kind::Restart => Event::Restart,
             Kind::Drain => Event::Drain,
             Kind::Stop => Event::Stop,
-            Kind::Closed => Event::Closed { generation },
         };
         if matches!(kind, Kind::Tick) {
             self.timer = None;
         }
-        if matches!(kind, Kind::ConnectFailed | Kind::Closed) && self.open == Some(generation) {
+        if matches!(kind, Kind::ConnectFailed) && self.open == Some(generation) {
             self.open = None;
         }
         self.model.on(kind, !stale, self.now, &self.options, JITTER);
@@ -356,7 +352,6 @@ fn any_step() -> impl Strategy<Value = Step> {
         Kind::CallEnded,
         Kind::CallEnded,
         Kind::Tick,
-        Kind::Closed,
     ]);
     let seldom = proptest::sample::select(vec![Kind::Start, Kind::Enable, Kind::Disable, Kind::Restart]);
     let end = proptest::sample::select(vec![Kind::Drain, Kind::Stop]);
