@@ -80,11 +80,15 @@ impl Warden {
             }
         })?;
         let child = execute(&program, theirs)?;
-        let warden = Self {
+        let mut warden = Self {
             socket: Some(socket),
             child: Some(child),
         };
-        warden.check_answer(&program)?;
+        if let Err(error) = warden.check_answer(&program) {
+            // It may be any program, and stay for good.
+            let _ = warden.child.as_mut().map(Child::kill);
+            return Err(error);
+        }
         Ok(warden)
     }
 

@@ -199,7 +199,10 @@ impl Server<'_> {
 fn failed(step: Step, error: &io::Error) -> Report {
     Report::Failed {
         step,
-        errno: error.raw_os_error().unwrap_or_default(),
+        // What the standard library refuses before the kernel does, such as a zero in an argument, has no number.
+        errno: error
+            .raw_os_error()
+            .unwrap_or(rustix::io::Errno::INVAL.raw_os_error()),
     }
 }
 

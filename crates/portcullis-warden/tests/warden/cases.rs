@@ -129,6 +129,12 @@ fn read_line(launch: &mut portcullis_warden::Launch) -> String {
     line
 }
 
+/// How many children a process has, those that only wait to be reaped too.
+fn children(pid: u32) -> usize {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    children.unwrap().split_whitespace().count()
+}
+
 /// Report 11, both variants, and a server whose own exit is the end.
 fn a_server_that_exits_takes_all_with_it() {
     let warden = warden();
@@ -273,16 +279,10 @@ fn orphans_are_reaped_while_a_server_runs() {
     );
     let running = start(&warden, &shell(&script, &mark));
     let keeper = crate::figures::parent(running.pid);
-    let children = || {
-        fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))
-            .unwrap()
-            .split_whitespace()
-            .count()
-    };
     // The server, which shows no mark once it is `cat`, and the daemon.
     let begun = Instant::now();
-    while (children(), marked(&mark).len()) != (2, 1) {
-        assert!(begun.elapsed() < MOST, "{} children", children());
+    while (children(keeper), marked(&mark).len()) != (2, 1) {
+        assert!(begun.elapsed() < MOST, "{} children", children(keeper));
     }
 }
 
@@ -463,6 +463,16 @@ fn what_cannot_be_executed_is_said() {
             errno: 2
         }
     );
+    // No system call takes such an argument, whichever way the program is started.
+    for core_bytes in [None, Some(0)] {
+        let mut nul = order("/bin/cat", &["a\0b"]);
+        nul.limits.core_bytes = core_bytes;
+        let invalid = Report::Failed {
+            step: Step::Program,
+            errno: 22,
+        };
+        assert_eq!(launch(&warden, &nul).1, invalid, "{core_bytes:?}");
+    }
     let mut launched = warden.launch().unwrap();
     launched
         .control
@@ -476,7 +486,17 @@ fn what_cannot_be_executed_is_said() {
         })
     );
     // A hub that goes away before it has said anything leaves no keeper waiting.
-    drop(warden.launch().unwrap());
+    let await_keepers = |count: usize| {
+        let begun = Instant::now();
+        while children(warden.pid()) != count {
+            assert!(begun.elapsed() < MOST, "not {count} keepers");
+        }
+    };
+    await_keepers(0);
+    let silent = warden.launch().unwrap();
+    await_keepers(1);
+    drop(silent);
+    await_keepers(0);
 }
 
 fn a_large_order_arrives() {
@@ -498,4 +518,18 @@ fn a_program_that_is_no_warden_is_said() {
         error.to_string(),
         "cannot execute `/nowhere/warden` as the warden"
     );
+    // One that stays, whatever it says on its standard input, which is the socket.
+    for (says, told) in [("x", "does not act as the warden"), ("xy", "of another version")] {
+        let (folder, mark) = (tempfile::tempdir().unwrap(), new_mark());
+        let script = folder.path().join("stays");
+        let stays = format!(
+            "#!/bin/sh\nprintf {says} >&0\nexec {} descendant {mark}\n",
+            program()
+        );
+        fs::write(&script, stays).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = Warden::start(&Program::Path(script)).unwrap_err();
+        assert!(error.to_string().contains(told), "{error}");
+        await_none(&mark, MOST);
+    }
 }
