@@ -1,4 +1,5 @@
-//! Long strings for who has no store: kept in memory, up to a limit for all of them together.
+//! Long strings for who has no store, and those that are not for it: kept in memory, up to a limit for all of one spool
+//! together.
 
 use std::{
     any::Any,
@@ -31,7 +32,8 @@ struct Kept {
 }
 
 impl InMemory {
-    fn of(most: usize) -> Self {
+    /// One whose strings take no more than `most` bytes at a time.
+    pub(crate) fn of(most: usize) -> Self {
         let room = Arc::new(AtomicUsize::new(most));
         Self { room, most }
     }
@@ -108,7 +110,7 @@ impl SpooledString for Kept {
         if self.given_up {
             let (size, most) = (self.size, self.spool.most);
             return Err(format!(
-                "it holds a string of {size} bytes, and long strings may take {most} bytes of memory together"
+                "a string of {size} bytes stands in it, and without a store such strings may take {most} bytes together"
             ));
         }
         text.extend_from_slice(&self.raw);
@@ -146,7 +148,7 @@ mod tests {
         assert_eq!(text(first.as_ref()).unwrap(), "abcdef");
         assert_eq!(
             text(second.as_ref()).unwrap_err(),
-            "it holds a string of 8 bytes, and long strings may take 10 bytes of memory together"
+            "a string of 8 bytes stands in it, and without a store such strings may take 10 bytes together"
         );
         drop(first);
         let third = spooled(&spool, &["0123456789"]);

@@ -1,6 +1,5 @@
 //! Long strings on their way from the pipe to who takes them: a thread of its own for each line that has some.
 
-mod kept;
 mod thread;
 mod wanted;
 

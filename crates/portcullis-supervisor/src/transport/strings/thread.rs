@@ -12,11 +12,15 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::{kept::Kept, wanted::Wanted};
-use crate::strings::{SpooledString, StringSpool, StringWriter};
+use super::wanted::Wanted;
+use crate::strings::{InMemory, SpooledString, StringSpool, StringWriter};
 
 /// How long after nobody waits for anything any more what a line holds that stands still is given up.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How much of a string is kept where nobody takes it, for a message that is no call's result: enough for the
+/// description of a tool.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// What the thread is given, with the room that it takes until it is dealt with.
 pub(super) type Given = (Piece, OwnedSemaphorePermit);
@@ -99,7 +103,7 @@ impl Line {
             }) => {
                 let spool = spool.filter(|_| is_wanted);
                 self.open = Some(Taken {
-                    string: spool.map_or_else(|| Box::new(Kept::default()) as _, StringSpool::begin),
+                    string: spool.map_or_else(|| InMemory::of(KEPT_BYTES).begin(), StringSpool::begin),
                     done,
                     by_spool: spool.is_some(),
                 });
