@@ -348,18 +348,22 @@ impl Drop for InFlight<'_> {
         if self.is_over || self.ticket.withdraw() {
             return;
         }
-        // The janitor: a caller that is gone cannot wait, and a server that reads nothing must not hold it up.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (id, peer) = (self.id.clone(), self.peer.clone());
-            runtime.spawn(async move {
-                let _ = timeout(CANCEL_WAIT, peer.send_notification(cancelled(id).into())).await;
-            });
-        }
+        tell_cancelled(self.peer, &self.id);
+    }
+}
+
+/// The janitor: who is gone cannot wait, and a server that reads nothing must not hold it up.
+pub(crate) fn tell_cancelled(peer: &Peer<RoleClient>, id: &RequestId) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        let (id, peer) = (id.clone(), peer.clone());
+        runtime.spawn(async move {
+            let _ = timeout(CANCEL_WAIT, peer.send_notification(cancelled(id).into())).await;
+        });
     }
 }
 
 fn cancelled(id: RequestId) -> CancelledNotification {
-    let reason = Some("the caller no longer waits".to_owned());
+    let reason = Some("nobody waits for the reply any more".to_owned());
     CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason))
 }
 

@@ -1,17 +1,14 @@
 //! Listing a server's tools: pages, caps, and one bad tool that does not spoil the rest.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+mod listing;
 
-use portcullis_config::{Profile, ServerSpec};
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+
+use portcullis_config::ServerSpec;
 use portcullis_types::Hash;
 use rmcp::{
     RoleClient,
-    model::{ClientRequest, ListToolsRequest, PaginatedRequestParams},
+    model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, RequestId},
     service::{Peer, PeerRequestOptions, ServiceError},
 };
 use serde::{
@@ -23,17 +20,14 @@ use thiserror::Error;
 use tokio::time::timeout;
 
 use crate::{
-    connection::raw_result,
-    http::{ParamCache, guarded, param_headers},
+    connection::{raw_result, tell_cancelled},
+    http::{ParamCache, guarded},
     said::excerpt,
 };
+use listing::{Listing, MAX_BYTES, ToolLimit};
 
 /// The most pages that are asked for in one listing.
 const MAX_PAGES: usize = 1_000;
-/// The most bytes that the definitions of one server's tools may take together.
-const MAX_BYTES: usize = 32 * 1024 * 1024;
-/// The most reports that one listing makes; the rest are counted.
-const MAX_REPORTS: usize = 64;
 /// The most entries of one page that are looked at: a page of nothing but commas holds more than memory should.
 const MAX_ENTRIES: usize = 1_000_000;
 /// The longest cursor that is sent back, in bytes.
@@ -116,23 +110,6 @@ impl ListError {
     /// it listed before.
     pub(crate) fn ends_the_connection(&self) -> bool {
         matches!(self, Self::TooMany { .. } | Self::TooLarge | Self::LongPage)
-    }
-}
-
-/// How many tools a server may list, and what becomes of it where it lists more.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ToolLimit {
-    tools: usize,
-    /// Too many fail the listing as a whole; else the first ones stay.
-    strict: bool,
-}
-
-impl ToolLimit {
-    pub(crate) fn of(spec: &ServerSpec) -> Self {
-        Self {
-            tools: usize::try_from(spec.limits.tools).unwrap_or(usize::MAX),
-            strict: spec.profile == Profile::Strict,
-        }
     }
 }
 
@@ -226,11 +203,13 @@ async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<Listing
             )
             .await
             .map_err(ListError::Service)?;
-        let raw = handle
-            .await_response()
-            .await
-            .and_then(raw_result)
-            .map_err(ListError::Service)?;
+        let mut unanswered = Unanswered {
+            peer,
+            id: Some(handle.id.clone()),
+        };
+        let reply = handle.await_response().await;
+        unanswered.id = None;
+        let raw = reply.and_then(raw_result).map_err(ListError::Service)?;
         let page: Page<'_> = serde_json::from_str(&raw).map_err(ListError::Unreadable)?;
         listing.hints(page.ttl_ms, page.cache_scope);
         let mut next = page.next_cursor;
@@ -270,137 +249,18 @@ async fn list_pages(peer: &Peer<RoleClient>, limit: ToolLimit) -> Result<Listing
     Ok(listing)
 }
 
-/// A listing in the making. Whatever a server sends, it stays within its bounds.
-#[derive(Debug)]
-struct Listing {
-    limit: ToolLimit,
-    list: ToolList,
-    names: HashSet<String>,
-    bytes: usize,
-    unreported: usize,
-    full: bool,
+/// A request for a page that waits for its reply. Dropped before that came, the server is told; a late reply is then known
+/// to be one.
+struct Unanswered<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
 }
 
-impl Listing {
-    fn new(limit: ToolLimit) -> Self {
-        Self {
-            limit,
-            list: ToolList::default(),
-            names: HashSet::new(),
-            bytes: 0,
-            unreported: 0,
-            full: false,
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = &self.id {
+            tell_cancelled(self.peer, id);
         }
-    }
-
-    fn add(&mut self, raw: &str) -> Result<(), ListError> {
-        if self.full {
-            return Ok(());
-        }
-        match ToolDefinition::read(raw) {
-            Err(why) => self.report(format!("a tool was dropped: {why}: {}", excerpt(raw))),
-            Ok(tool) if self.names.contains(&tool.name) => {
-                self.report(format!(
-                    "the name `{}` came again; the first stands",
-                    excerpt(&tool.name)
-                ));
-            }
-            Ok(tool) => {
-                self.bytes += raw.len();
-                self.check_room()?;
-                if !self.full {
-                    self.names.insert(tool.name.clone());
-                    self.list.tools.push(tool);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether there is room for one more; the list is full where there is none.
-    fn check_room(&mut self) -> Result<(), ListError> {
-        let (many, large) = (self.list.tools.len() >= self.limit.tools, self.bytes > MAX_BYTES);
-        match (many, large) {
-            (false, false) => Ok(()),
-            (false, true) if self.limit.strict => Err(ListError::TooLarge),
-            _ => self.too_many(),
-        }
-    }
-
-    /// The rest is not looked at.
-    fn too_many(&mut self) -> Result<(), ListError> {
-        if self.full {
-            return Ok(());
-        }
-        let tools = self.list.tools.len();
-        if self.limit.strict {
-            return Err(ListError::TooMany { tools });
-        }
-        self.full = true;
-        self.report(format!(
-            "there are more tools than the first {tools}; the rest is not offered"
-        ));
-        Ok(())
-    }
-
-    /// The rest of such a page is not looked at, and no page behind it.
-    fn long_page(&mut self) -> Result<(), ListError> {
-        if self.limit.strict {
-            return Err(ListError::LongPage);
-        }
-        self.full = true;
-        self.report(format!(
-            "a page has more than {MAX_ENTRIES} entries; the listing ends there"
-        ));
-        Ok(())
-    }
-
-    /// MCP 2026-07-28, streamable HTTP (SEP-2243): a tool whose `x-mcp-header` annotations break the rules is not to
-    /// be offered. `cache` is told of those that do not.
-    async fn keep_good_headers(&mut self, cache: &ParamCache) {
-        let mut all = HashMap::new();
-        for tool in std::mem::take(&mut self.list.tools) {
-            match param_headers(&tool.definition) {
-                Ok(headers) if headers.is_empty() => {}
-                Ok(headers) => {
-                    all.insert(tool.name.clone(), Arc::new(headers));
-                    // It was read once more, and may be as large as all of them together.
-                    tokio::task::yield_now().await;
-                }
-                Err(why) => {
-                    self.report(format!("the tool `{}` was dropped: {why}", excerpt(&tool.name)));
-                    tokio::task::yield_now().await;
-                    continue;
-                }
-            }
-            self.list.tools.push(tool);
-        }
-        cache.replace(all);
-    }
-
-    /// The least time to live of all pages holds, and the most private scope.
-    fn hints(&mut self, ttl_ms: Option<&RawValue>, cache_scope: Option<&RawValue>) {
-        let millis = ttl_ms.and_then(|raw| serde_json::from_str::<u64>(raw.get()).ok());
-        let ttl = millis.map(Duration::from_millis);
-        self.list.ttl = self.list.ttl.into_iter().chain(ttl).min();
-        self.list.private |= cache_scope.is_some_and(|raw| raw.get() == r#""private""#);
-    }
-
-    fn report(&mut self, text: String) {
-        if self.list.reports.len() < MAX_REPORTS {
-            self.list.reports.push(text)
-        } else {
-            self.unreported += 1
-        }
-    }
-
-    fn finish(mut self) -> ToolList {
-        if self.unreported > 0 {
-            self.list
-                .reports
-                .push(format!("and {} more of the kind", self.unreported));
-        }
-        self.list
     }
 }
 

@@ -8,13 +8,14 @@ use tokio::{
     task::JoinHandle,
 };
 
-use portcullis_config::Timeouts;
+use portcullis_config::{ServerSpec, StdioSpec, Timeouts};
 
 use super::*;
 use crate::{
     elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder},
     service::ClientService,
     strings::memory::Shelf,
+    tools::list_tools,
     transport::StdioTransport,
 };
 
@@ -585,6 +586,26 @@ async fn what_is_below_waits_longer_than_the_call_itself() {
     };
     let waits = attempt.ticket().left();
     assert!(waits > Some(IDLE), "{waits:?}");
+}
+
+/// Else its late reply would be waited for on, and blamed on nobody a reply without an id.
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_takes_too_long_is_cancelled_once() {
+    let mut rig = Rig::new(64 * 1024).await;
+    let none: [&str; 0] = [];
+    let mut spec = ServerSpec::new("s".parse().unwrap(), StdioSpec::new("/bin/true", none));
+    spec.timeouts.list = IDLE;
+    let peer = rig.connection.peer.clone();
+    let listing = tokio::spawn(async move { list_tools(&peer, &spec, None).await });
+    let first = rig.hear().await;
+    let page = json!({"tools": [], "nextCursor": "more"});
+    rig.say(&json!({"jsonrpc": "2.0", "id": first["id"], "result": page}))
+        .await;
+    let second = rig.hear().await;
+    assert_eq!(second["method"], "tools/list");
+    let error = listing.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "listing tools took over 10 s");
+    rig.assert_cancelled_once(&second["id"]).await;
 }
 
 /// More calls than the SDK queues.
