@@ -1,3 +1,4 @@
+mod link;
 mod listing;
 
 use std::{
@@ -12,19 +13,16 @@ use rand::RngExt;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use super::message::ServerMessage;
 use crate::{
-    connect::{EraMemory, Established, Surroundings, connect},
+    connect::{EraMemory, Established, Surroundings},
     events::SupervisorEvent,
-    http::Complaint,
     upstream::{Slot, Upstream},
 };
 
-/// How long the exit of a process may take to be seen after its connection ended.
-const EXIT_SEEN: Duration = Duration::from_millis(200);
 /// How long nothing must change for a burst of `list_changed` to be over.
 const LIST_QUIET: Duration = Duration::from_millis(500);
 
@@ -239,111 +237,6 @@ impl ServerState {
         more || current.connection.gate.inside() > 0
     }
 
-    fn connect(&mut self, myself: &ActorRef<ServerMessage>, generation: u64) {
-        let (upstream, around, era) = (
-            self.arguments.upstream.clone(),
-            self.arguments.around.clone(),
-            self.era,
-        );
-        let actor = myself.clone();
-        self.link = JoinSet::new();
-        // Tracked like the children: an attempt that is given up may just have started one.
-        let attempts = around.children.clone();
-        self.link.spawn(attempts.track_future(async move {
-            let complaint = Complaint::default();
-            let message = match connect(&upstream, generation, era, &around, &complaint).await {
-                Ok(established) => ServerMessage::Established {
-                    generation,
-                    established: Box::new(established),
-                },
-                Err((error, memory)) => {
-                    leave_alone(&actor, generation, &complaint);
-                    ServerMessage::ConnectFailed {
-                        generation,
-                        memory,
-                        reason: error.to_string(),
-                    }
-                }
-            };
-            let _ = actor.send_message(message);
-        }));
-    }
-
-    fn established(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, established: Established) {
-        if generation != self.machine.generation() || *self.machine.state() != State::Connecting {
-            // Too late: dropping it ends it.
-            return;
-        }
-        self.era = established.memory;
-        self.watch(myself, generation, &established);
-        self.version = self.arguments.upstream.shared().next_version();
-        self.relist = Relist::new(LIST_QUIET);
-        self.calls_seen = 0;
-        let tools = Arc::new(established.tools.clone());
-        self.current = Some(established);
-        let ttl = tools.ttl;
-        self.relist(myself, generation, |relist, now| relist.fresh_for(now, ttl));
-        // The tools first: whoever hears that the server is ready finds them.
-        self.publish_tools(&tools);
-        self.on(myself, Event::Connected { generation });
-        self.publish_ready(tools);
-    }
-
-    /// Watches over a connection: its end, and its tools.
-    fn watch(&mut self, myself: &ActorRef<ServerMessage>, generation: u64, established: &Established) {
-        let closed = established.connection.closed.clone();
-        let (stderr, complaint, ended) = (
-            established.stderr.clone(),
-            established.complaint.clone(),
-            established.process.as_ref().map(|process| process.watch()),
-        );
-        let actor = myself.clone();
-        self.link.spawn(async move {
-            closed.cancelled().await;
-            let how = match ended {
-                // The pipes close a moment before the exit is seen.
-                Some(mut ended) => match timeout(EXIT_SEEN, ended.wait_for(Option::is_some)).await {
-                    Ok(Ok(how)) => how.clone(),
-                    _ => None,
-                },
-                None => None,
-            };
-            let mut reason = match how {
-                Some(how) => format!("the server ended ({how})"),
-                None => "the connection ended".to_owned(),
-            };
-            if let Some(line) = stderr.last_line() {
-                reason.push_str(&format!("; it wrote `{line}`"));
-            }
-            if let Some(heard) = complaint.last() {
-                reason.push_str(&format!(": {heard}"));
-            }
-            leave_alone(&actor, generation, &complaint);
-            let _ = actor.send_message(ServerMessage::Event(Event::Lost { generation, reason }));
-        });
-        let (changed, actor) = (Arc::clone(&established.tools_changed), myself.clone());
-        self.link.spawn(async move {
-            loop {
-                changed.notified().await;
-                let _ = actor.send_message(ServerMessage::ToolsChanged { generation });
-            }
-        });
-    }
-
-    fn close(&mut self, generation: u64) {
-        self.link = JoinSet::new();
-        if self
-            .current
-            .as_ref()
-            .is_some_and(|current| current.connection.generation == generation)
-        {
-            // Ends the connection at once; its process is stopped in the background, and tracked.
-            self.current = None;
-            self.listing = JoinSet::new();
-            self.relist_timer = JoinSet::new();
-        }
-    }
-
     fn wake_at(&mut self, myself: &ActorRef<ServerMessage>, at: Duration) {
         let (actor, at) = (myself.clone(), self.epoch + at);
         self.timer = JoinSet::new();
@@ -385,20 +278,6 @@ impl ServerState {
             reason,
             pid,
         });
-    }
-
-    fn is_current(&self, generation: u64) -> bool {
-        self.current
-            .as_ref()
-            .is_some_and(|current| current.connection.generation == generation)
-    }
-}
-
-/// Tells the machine how long the server asked to be left alone, where it did.
-fn leave_alone(actor: &ActorRef<ServerMessage>, generation: u64, complaint: &Complaint) {
-    if let Some(wait) = complaint.left_alone_for() {
-        let event = Event::LeaveAlone { generation, wait };
-        let _ = actor.send_message(ServerMessage::Event(event));
     }
 }
 
