@@ -82,6 +82,12 @@ impl Machine {
         self.state == State::Connecting && self.failures.are_too_many(&self.options)
     }
 
+    /// Whether a new connection follows the one that is draining; else the server ends then.
+    #[must_use]
+    pub fn comes_back(&self) -> bool {
+        self.then == Some(Then::Connect)
+    }
+
     /// Whether a tick at `now` would close the connection for want of calls. The shell sees to it first that none is
     /// on its way.
     #[must_use]

@@ -383,6 +383,7 @@ fn the_last_word_said_while_draining_counts_but_the_end_is_final() {
         for event in events {
             world.on(event.clone());
         }
+        assert_eq!(world.machine.comes_back(), end == "connecting", "{events:?}");
         world.on(Event::CallEnded);
         assert_eq!(world.state(), end, "{events:?}");
     }

@@ -173,7 +173,7 @@ impl Supervisor {
         self.tell(id, if enabled { Event::Enable } else { Event::Disable })
     }
 
-    /// Ends a server for good, once its calls in flight have ended.
+    /// Ends a server for good, once its calls in flight have ended; new ones fail at once.
     ///
     /// # Errors
     /// [`SupervisorError::Unknown`] where no server is called so.

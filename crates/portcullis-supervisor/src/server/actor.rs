@@ -178,6 +178,10 @@ impl ServerState {
             Event::Disable => enabled.store(false, Ordering::Release),
             _ => {}
         }
+        let is_order = matches!(
+            event,
+            Event::Enable | Event::Disable | Event::Restart | Event::Drain
+        );
         commands.extend(self.machine.on(event, now));
         while let Some(command) = commands.pop_front() {
             match command {
@@ -193,6 +197,9 @@ impl ServerState {
                 Command::WakeAt(at) => self.wake_at(myself, at),
                 Command::Announce(transition) => self.announce(transition),
             }
+        }
+        if is_order && *self.machine.state() == State::Draining {
+            self.publish_draining();
         }
     }
 
@@ -213,7 +220,6 @@ impl ServerState {
         };
         let connection = Arc::clone(&current.connection);
         connection.gate.shut();
-        self.arguments.upstream.shared().publish(Slot::Waiting);
         if connection.gate.inside() == 0 {
             return Vec::new();
         }
@@ -257,11 +263,11 @@ impl ServerState {
         if let Some(slot) = match to {
             // Published by `publish_ready`, together with its tools.
             State::Ready => None,
+            // Published by `publish_draining`: what follows may change while it lasts.
+            State::Draining => None,
             // A probe may well fail like those before it: what was said of the parked server still stands.
             State::Connecting if probing => None,
-            State::Connecting | State::BackingOff { .. } | State::Draining | State::Idle => {
-                Some(Slot::Waiting)
-            }
+            State::Connecting | State::BackingOff { .. } | State::Idle => Some(Slot::Waiting),
             State::Parked { .. } | State::Disabled | State::Stopped => Some(Slot::Down {
                 state: to.name(),
                 reason: reason.clone(),
@@ -278,6 +284,18 @@ impl ServerState {
             reason,
             pid,
         });
+    }
+
+    /// Calls wait for the end of a drain where another connection follows; else there is nothing to wait for.
+    fn publish_draining(&self) {
+        let slot = match self.machine.comes_back() {
+            true => Slot::Waiting,
+            false => Slot::Down {
+                state: State::Draining.name(),
+                reason: "it ends once its calls in flight have".to_owned(),
+            },
+        };
+        self.arguments.upstream.shared().publish(slot);
     }
 }
 

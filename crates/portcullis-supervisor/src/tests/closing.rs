@@ -94,6 +94,24 @@ async fn a_restart_lets_calls_in_flight_end() {
     rig.until("s", "ready").await;
     rig.text("s", "pid").await;
 
+    // A call has nothing to wait for where the server ends, until that is taken back.
+    let ready = rig.ready("s").await;
+    let slow = {
+        let ready = ready.clone();
+        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
+    };
+    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    rig.supervisor.set_enabled(&server("s"), false).unwrap();
+    rig.until("s", "draining").await;
+    let within = || crate::CallDeadline::from_now(timeouts);
+    let fault = upstream.call("pid", "{}".into(), within()).await.unwrap_err();
+    let told = "the server is draining: it ends once its calls in flight have";
+    assert_eq!(fault.to_string(), told);
+    rig.supervisor.set_enabled(&server("s"), true).unwrap();
+    slow.await.unwrap().unwrap();
+    rig.until("s", "ready").await;
+    upstream.call("pid", "{}".into(), within()).await.unwrap();
+
     let error = rig.supervisor.restart(&server("nobody")).unwrap_err();
     assert_eq!(error.to_string(), "no server is called `nobody`");
 }
