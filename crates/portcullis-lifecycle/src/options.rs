@@ -21,8 +21,8 @@ pub struct Options {
     pub idle_after: Option<Duration>,
     /// How long the calls in flight may still take when the server is drained. 30 s by default.
     pub drain_for: Duration,
-    /// How long an attempt may take before it counts as failed; a backstop behind the deadlines of the shell, so
-    /// longer than those. `None` leaves it to them. 5 min by default.
+    /// How long an attempt may take before it counts as failed; a backstop behind the deadlines of the shell, which sees
+    /// to it that it is longer than those. `None` leaves it to them. 5 min by default.
     pub connect_within: Option<Duration>,
 }
 

@@ -4,7 +4,7 @@ use portcullis_config::Timeouts;
 use tokio::time::Instant;
 
 /// Far enough off to be never, and near enough for every clock.
-const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+pub(crate) const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// How long one call may take, over all that it needs: the wait for its server, each attempt, each round of input.
 ///

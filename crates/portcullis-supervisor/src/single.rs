@@ -73,13 +73,13 @@ pub async fn connect(
     if !spec.enabled {
         return Err(failed("it is disabled by its definition".to_owned()));
     }
-    let within = spec.timeouts.connect + spec.timeouts.list;
     let (tell, mut heard) = mpsc::unbounded_channel();
     let supervisor = Supervisor::start(vec![spec], options, tell).await?;
     let upstream = supervisor
         .upstream(&server)
         .cloned()
         .ok_or(SupervisorError::Stopped)?;
+    let within = upstream.timeouts().connect + upstream.timeouts().list;
     // An attempt has deadlines of its own, so one of these comes.
     while let Some(event) = heard.recv().await {
         match event {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     connection::{Connection, cancelled_by},
     counters::{WireCounters, WireCounts},
-    deadline::CallDeadline,
+    deadline::{CallDeadline, NEVER},
     error::CallFault,
     single::check_arguments,
     strings::RawReply,
@@ -123,7 +123,10 @@ pub struct Ready {
 }
 
 impl Upstream {
-    pub(crate) fn new(spec: ServerSpec, egress: EgressLog) -> Self {
+    pub(crate) fn new(mut spec: ServerSpec, egress: EgressLog) -> Self {
+        for timeout in [&mut spec.timeouts.connect, &mut spec.timeouts.list] {
+            *timeout = NEVER.min(*timeout);
+        }
         // A disabled server goes through no change that would be published.
         let slot = if spec.enabled {
             Slot::Waiting

@@ -1,8 +1,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use portcullis_config::{ServerSpec, Sources};
+use portcullis_config::{ServerSpec, Sources, Timeouts};
 use portcullis_egress::{EgressLog, EgressRules};
-use portcullis_lifecycle::Event;
+use portcullis_lifecycle::{Event, Options};
 use portcullis_types::ServerId;
 use ractor::{Actor, ActorRef, call_t};
 use tokio::{sync::mpsc, time::timeout};
@@ -23,8 +23,8 @@ use crate::{
 /// What a supervisor is started with.
 #[derive(Clone)]
 pub struct SupervisorOptions {
-    /// Restart, back-off, parking, idling.
-    pub lifecycle: portcullis_lifecycle::Options,
+    /// Restart, back-off, parking, idling. The time of `connect_within` begins where a server's own deadlines end.
+    pub lifecycle: Options,
     /// How children are stopped.
     pub stop: StopSequence,
     /// How children are started: through a warden where `main` called `portcullis_warden::init()`, else in process
@@ -47,7 +47,7 @@ impl SupervisorOptions {
     #[must_use]
     pub fn new(sources: Arc<dyn Sources + Send + Sync>) -> Self {
         Self {
-            lifecycle: portcullis_lifecycle::Options::default(),
+            lifecycle: Options::default(),
             stop: StopSequence::default(),
             spawner: default_spawner(),
             sources,
@@ -107,8 +107,8 @@ impl Supervisor {
                 return Err(SupervisorError::Duplicate(upstream.id().clone()));
             }
             arguments.push(ServerArguments {
+                lifecycle: behind_the_deadlines_of(&upstream, &options.lifecycle),
                 upstream,
-                lifecycle: options.lifecycle.clone(),
                 around: Surroundings {
                     spool: around.spool.as_ref().map(|spool| spool.share()),
                     ..around.clone()
@@ -194,6 +194,16 @@ impl Supervisor {
     #[cfg(test)]
     pub(crate) fn forward(&self, id: &ServerId, message: ServerMessage) {
         let _ = self.root.send_message(RootMessage::Forward(id.clone(), message));
+    }
+}
+
+/// An attempt ends by the deadlines of its server, however long those are: what is behind them must not come first.
+fn behind_the_deadlines_of(upstream: &Upstream, lifecycle: &Options) -> Options {
+    let Timeouts { connect, list, .. } = upstream.timeouts();
+    let later = |within: Duration| within.saturating_add(connect).saturating_add(list);
+    Options {
+        connect_within: lifecycle.connect_within.map(later),
+        ..lifecycle.clone()
     }
 }
 

@@ -244,8 +244,12 @@ impl ServerState {
     }
 
     fn wake_at(&mut self, myself: &ActorRef<ServerMessage>, at: Duration) {
-        let (actor, at) = (myself.clone(), self.epoch + at);
         self.timer = JoinSet::new();
+        // What no clock can tell never comes.
+        let Some(at) = self.epoch.checked_add(at) else {
+            return;
+        };
+        let actor = myself.clone();
         self.timer.spawn(async move {
             sleep_until(at).await;
             let _ = actor.send_message(ServerMessage::Event(Event::Tick));

@@ -631,6 +631,54 @@ async fn two_specs_of_one_id_are_refused() {
     assert_eq!(error.to_string(), "two servers are called `s`");
 }
 
+/// The backstop behind an attempt's deadlines comes after them, however long they are.
+#[tokio::test]
+async fn a_slow_server_has_the_time_that_its_definition_gives_it() {
+    let mut slow = scripted(&Script::new("s").handshake(Handshake::Hang));
+    slow.timeouts.connect = Duration::from_millis(400);
+    let mut rig = Rig::start_with([slow], |options| {
+        options.lifecycle.connect_within = Some(Duration::from_millis(100));
+    })
+    .await;
+    let (reason, _) = rig.until("s", "backing_off").await;
+    assert!(reason.contains("the handshake took over 0.4 s"), "{reason}");
+}
+
+/// Whoever wants no deadline may say so by the longest time that there is.
+#[tokio::test]
+async fn times_that_no_clock_can_tell_are_never() {
+    let mut spec = scripted(&pid_tool(Script::new("s")));
+    spec.timeouts = Timeouts::uniform(Duration::MAX);
+    let mut rig = Rig::start_with([spec], |options| {
+        options.lifecycle.park_after = 1;
+        options.lifecycle.probe_every = Duration::MAX;
+    })
+    .await;
+    rig.text("s", "pid").await;
+    rig.call("s", "crash", "{}").await.unwrap_err();
+    rig.until("s", "parked").await;
+    let (tell, tasks) = tokio::sync::oneshot::channel();
+    rig.supervisor.forward(&server("s"), ServerMessage::Tasks(tell));
+    timeout(PATIENCE, tasks)
+        .await
+        .unwrap()
+        .expect("its actor is well");
+    // Nothing but a call has it tried again.
+    let fault = rig.call("s", "pid", "{}").await.unwrap_err();
+    assert!(
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: ServerState::Parked,
+                ..
+            }
+        ),
+        "{fault:?}"
+    );
+    rig.until("s", "ready").await;
+    rig.text("s", "pid").await;
+}
+
 /// As over HTTP: a server may say in its errors what it was given.
 #[tokio::test]
 async fn no_error_of_a_handshake_shows_what_the_server_was_given() {
