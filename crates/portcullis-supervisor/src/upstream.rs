@@ -199,7 +199,6 @@ impl Upstream {
     pub async fn ready(&self, deadline: Instant, version: u64) -> Result<Ready, CallFault> {
         let began = Instant::now();
         let mut slot = self.0.slot.subscribe();
-        let mut asked = false;
         loop {
             match &*slot.borrow_and_update() {
                 Slot::Ready(ready) if ready.version >= version && !ready.connection.closed.is_cancelled() => {
@@ -213,11 +212,8 @@ impl Upstream {
                         reason: reason.clone(),
                     });
                 }
-                _ if !asked => {
-                    self.0.demand.notify_one();
-                    asked = true;
-                }
-                _ => {}
+                // Each time: a connection may have come and gone unseen.
+                _ => self.0.demand.notify_one(),
             }
             if timeout_at(deadline, slot.changed()).await.is_err() {
                 return Err(CallFault::TimedOut {
@@ -341,4 +337,41 @@ async fn whole(reply: RawReply) -> Result<String, CallFault> {
         .whole()
         .await
         .map_err(|reason| CallFault::BadReply { reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use portcullis_config::StdioSpec;
+
+    use super::*;
+
+    /// Who waits sees the last of several changes only.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_asks_again_where_a_connection_came_and_went_unseen() {
+        let none: [&str; 0] = [];
+        let spec = ServerSpec::new("s".parse().unwrap(), StdioSpec::new("/bin/true", none));
+        let upstream = Upstream::new(spec, EgressLog::new(|_| {}));
+        let waits = upstream.clone();
+        let until = Instant::now() + Duration::from_secs(60);
+        let waiting = tokio::spawn(async move { waits.ready(until, 0).await });
+        for _ in 0..3 {
+            let asked = timeout_at(until, upstream.shared().demand.notified());
+            asked.await.expect("it asks for a connection");
+            upstream.shared().publish(Slot::Waiting);
+        }
+        upstream.shared().publish_stopped("it is over");
+        let fault = waiting.await.unwrap().unwrap_err();
+        assert!(
+            matches!(
+                fault,
+                CallFault::Unavailable {
+                    state: ServerState::Stopped,
+                    ..
+                }
+            ),
+            "{fault:?}"
+        );
+    }
 }
