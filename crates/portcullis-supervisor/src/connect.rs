@@ -223,6 +223,7 @@ fn attempt<'a>(
             let counters = Arc::clone(&upstream.shared().wire);
             let transport = StdioTransport::new(spawned.stdout, spawned.stdin, counters, closed.clone())
                 .with_spool(around.spool.clone())
+                .with_secrets_of(stderr.clone())
                 .with_patience(patience);
             let link = Link {
                 closed,

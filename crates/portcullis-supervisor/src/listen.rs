@@ -66,11 +66,16 @@ async fn subscribe(peer: &Peer<RoleClient>, changed: &Notify, promised: bool) {
                 }
             }
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-                tracing::debug!(%error, "the server takes no subscriptions");
+                tracing::debug!("the server takes no subscriptions");
                 return;
             }
             Err(error) => {
-                tracing::debug!(%error, "a subscription could not be opened");
+                // Not in the server's words, which may hold what it was given.
+                let code = match &error {
+                    ServiceError::McpError(said) => Some(said.code.0),
+                    _ => None,
+                };
+                tracing::debug!(?code, "a subscription could not be opened");
                 failures += 1;
                 if !before && !promised && failures >= MOST_TRIES {
                     return;

@@ -81,10 +81,26 @@ impl StderrRing {
             shown = shown.get(left..).unwrap_or_default();
         }
         let whole = shown.trim_end_matches(char::REPLACEMENT_CHARACTER);
-        match self.longest(|secret| start_at_end(whole, secret)) {
-            0 => shown.to_owned(),
-            begun => whole.get(..whole.len() - begun).unwrap_or_default().to_owned(),
+        match self.without_begun(whole) {
+            all if all == whole => shown.to_owned(),
+            rest => rest.to_owned(),
         }
+    }
+
+    /// The start of a text, which ends in `…` where it was cut, without those values, the start of one before the cut
+    /// included.
+    pub(crate) fn excerpt_without_secrets(&self, excerpt: &str) -> String {
+        let text = self.without_secrets(excerpt);
+        match text.strip_suffix('…') {
+            Some(cut) => format!("{}…", self.without_begun(cut)),
+            None => text,
+        }
+    }
+
+    /// `text` without the start of a value at its end.
+    fn without_begun<'a>(&self, text: &'a str) -> &'a str {
+        let begun = self.longest(|secret| start_at_end(text, secret));
+        text.get(..text.len() - begun).unwrap_or_default()
     }
 
     /// `text` without the values that the server's definition declares.
@@ -301,6 +317,15 @@ mod tests {
                     "{secret} to {cut}: {shown}"
                 );
             }
+            // The start of another text may have been cut within one.
+            for cut in 5..secret.len() {
+                let start = String::from_utf8_lossy(secret.as_bytes().get(..cut).unwrap());
+                let start = start.trim_end_matches(char::REPLACEMENT_CHARACTER);
+                let shown = ring().excerpt_without_secrets(&format!("{secret} and {start}…"));
+                assert_eq!(shown, "[redacted] and …", "{secret} to {cut}");
+            }
+            let whole = ring().excerpt_without_secrets(&format!("{secret}…"));
+            assert_eq!(whole, "[redacted]…");
             let plain = ring();
             plain.push(b"nothing of it");
             assert_eq!(plain.text(), "nothing of it");

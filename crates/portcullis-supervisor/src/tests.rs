@@ -91,6 +91,46 @@ fn given(script: &Script, key: &str) -> ServerSpec {
     spec
 }
 
+/// A log whose lines a test may wait for.
+#[derive(Clone)]
+struct Log(mpsc::UnboundedSender<String>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.send(String::from_utf8_lossy(line).into_owned());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What this crate logs on this thread, as long as the first is held.
+fn logged() -> (tracing::subscriber::DefaultGuard, mpsc::UnboundedReceiver<String>) {
+    let (tell, lines) = mpsc::unbounded_channel();
+    let log = Log(tell);
+    // The SDK's own lines hold whole messages.
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter("portcullis_supervisor=debug")
+        .with_ansi(false)
+        .with_writer(move || log.clone());
+    (tracing::subscriber::set_default(subscriber.finish()), lines)
+}
+
+/// Waits for the line that holds `words`.
+async fn line_with(lines: &mut mpsc::UnboundedReceiver<String>, words: &str) -> String {
+    let found = async {
+        loop {
+            let line = lines.recv().await.unwrap();
+            if line.contains(words) {
+                break line;
+            }
+        }
+    };
+    timeout(PATIENCE, found).await.unwrap()
+}
+
 /// A running supervisor, and what it has told so far.
 struct Rig {
     supervisor: Supervisor,

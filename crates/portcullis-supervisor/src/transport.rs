@@ -40,7 +40,8 @@ pub(crate) use restore::{Restored, claim, restore};
 pub(crate) use strings::{Strings, Wanted};
 
 use crate::{
-    counters::WireCounters, encode::encode_message, pace::Pace, strings::StringSpool, ticket::Ticket,
+    counters::WireCounters, encode::encode_message, pace::Pace, stderr::StderrRing, strings::StringSpool,
+    ticket::Ticket,
 };
 use pending::{Pending, PendingRequest};
 use writer::{Outgoing, WriterQueue, Written};
@@ -90,6 +91,8 @@ pub(crate) struct StdioTransport<R> {
     patience: Option<Duration>,
     outbound: WriterQueue,
     writer: JoinHandle<()>,
+    /// What knows the values that the server was given: no line of the log shows them.
+    stderr: StderrRing,
     counters: Arc<WireCounters>,
     closed: CancellationToken,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -124,6 +127,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
             patience: None,
             outbound,
             writer,
+            stderr: StderrRing::default(),
             counters,
             closing: Box::pin(closed.clone().cancelled_owned()),
             closed,
@@ -136,6 +140,12 @@ impl<R: AsyncRead + Send + Unpin + 'static> StdioTransport<R> {
     pub(crate) fn with_spool(mut self, spool: Option<Arc<dyn StringSpool>>) -> Self {
         let pending = Arc::clone(&self.pending);
         *self.decoder.taker() = Strings::new(spool).wanted(Wanted::when(move || pending.awaits()));
+        self
+    }
+
+    /// Keeps what `stderr` knows to be secret out of the log.
+    pub(crate) fn with_secrets_of(mut self, stderr: StderrRing) -> Self {
+        self.stderr = stderr;
         self
     }
 

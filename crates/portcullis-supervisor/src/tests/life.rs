@@ -679,6 +679,24 @@ async fn times_that_no_clock_can_tell_are_never() {
     rig.text("s", "pid").await;
 }
 
+/// What a server prints beside the protocol is for whoever reads the log, and that is not its owner alone.
+#[tokio::test]
+async fn a_line_that_is_no_message_is_logged_without_secrets() {
+    let (_logging, mut lines) = logged();
+    let noise = Noises {
+        at_start: vec![Noise::Line("key: s3cret-canary".into())],
+        ..Noises::default()
+    };
+    let script = pid_tool(Script::new("s").noise(noise));
+    let rig = Rig::start([given(&script, "s3cret-canary")]).await;
+    let line = line_with(&mut lines, "key: ").await;
+    assert!(
+        line.contains("not JSON-RPC") && line.contains("key: [redacted]"),
+        "{line}"
+    );
+    rig.text("s", "pid").await;
+}
+
 /// As over HTTP: a server may say in its errors what it was given.
 #[tokio::test]
 async fn no_error_of_a_handshake_shows_what_the_server_was_given() {

@@ -5,21 +5,6 @@ use portcullis_testkit::{Behaviour, ListReply, Page, Paging, Shown, Tool};
 use super::*;
 use crate::server::ServerMessage;
 
-/// A log whose lines a test may wait for.
-#[derive(Clone)]
-struct Log(mpsc::UnboundedSender<String>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        let _ = self.0.send(String::from_utf8_lossy(line).into_owned());
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn page(at: Option<&str>, tools: &[usize], next: Option<&str>) -> Page {
     Page {
         at: at.map(str::to_owned),
@@ -219,12 +204,7 @@ async fn listings_that_are_over_leave_nothing_behind() {
 /// A list that fails while the server runs is told in the log alone, and that is read by others than the server's owner.
 #[tokio::test]
 async fn a_new_list_that_fails_is_logged_without_secrets() {
-    let (tell, mut lines) = mpsc::unbounded_channel();
-    let log = Log(tell);
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || log.clone());
-    let _logging = tracing::subscriber::set_default(subscriber.finish());
+    let (_logging, mut lines) = logged();
     let change = Behaviour::ListChanged {
         count: 1,
         interval_ms: 0,
@@ -239,15 +219,7 @@ async fn a_new_list_that_fails_is_logged_without_secrets() {
     let mut rig = Rig::start([given(&script, "s3cret-canary")]).await;
     let (_, list) = rig.tools("s").await;
     rig.call("s", "change", "{}").await.unwrap();
-    let failed = async {
-        loop {
-            let line = lines.recv().await.unwrap();
-            if line.contains("a new listing failed") {
-                break line;
-            }
-        }
-    };
-    let line = timeout(PATIENCE, failed).await.unwrap();
+    let line = line_with(&mut lines, "a new listing failed").await;
     assert!(line.contains("bad key [redacted]"), "{line}");
     assert!(!line.contains("canary"), "{line}");
     // What was known stays, and can be called.

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     encode::encode_message,
+    said::excerpt,
     service::{invalid, is_heeded, unreadable},
     ticket::WireFault,
 };
@@ -38,11 +39,15 @@ impl<R> StdioTransport<R> {
             }
             Frame::Notification { method, message } => match serde_json::from_str(&message) {
                 Ok(message) => self.inbound.push_back(message),
-                Err(error) => tracing::debug!(%method, %error, "dropped a notification that does not parse"),
+                Err(error) => {
+                    let told = || excerpt(&self.stderr.without_secrets(&error.to_string()));
+                    tracing::debug!(%method, error = told(), "dropped a notification that does not parse");
+                }
             },
             Frame::Noise { text } => {
                 self.counters.noise();
-                tracing::debug!(%text, "dropped a line that is not JSON-RPC");
+                let shown = || self.stderr.excerpt_without_secrets(&text);
+                tracing::debug!(text = shown(), "dropped a line that is not JSON-RPC");
             }
             Frame::Overlong { limit } => {
                 self.phase = Phase::Ending(format!("a line is longer than {limit} bytes"));
@@ -132,7 +137,7 @@ impl<R> StdioTransport<R> {
 
     /// Answers a request of the server's that does not reach the SDK.
     fn refuse(&self, id: Id, error: ErrorData) {
-        tracing::debug!(error = %error.message, "refused a request that does not parse");
+        tracing::debug!(code = error.code.0, "refused a request that does not parse");
         if let Ok(bytes) = encode_message(&ClientJsonRpcMessage::error(error, Some(request_id(id)))) {
             let _ = self.outbound.push(Outgoing::new(bytes, None), true);
         }
