@@ -23,6 +23,7 @@ use crate::{
     connection::Connection,
     elicitation::ElicitationResponder,
     environment::{SpawnPlan, UnresolvedField},
+    error::seconds,
     http::{Complaint, HttpError, HttpTerms, ParamCache, connect_http},
     service::ClientService,
     spawn::{ProcessHandle, Spawner, StopSequence},
@@ -99,11 +100,11 @@ pub(crate) enum ConnectError {
         .0.display()
     )]
     NotAbsolute(PathBuf),
-    #[error("its process before this one is still there {} s after it was told to stop", .0.as_secs_f64())]
+    #[error("its process before this one is still there {} after it was told to stop", seconds(*.0))]
     StillThere(Duration),
     #[error("{0}")]
     Http(HttpError),
-    #[error("the handshake took over {} s{}", .after.as_secs_f64(), said(.stderr))]
+    #[error("the handshake took over {}{}", seconds(*.after), said(.stderr))]
     TimedOut { after: Duration, stderr: Option<String> },
     #[error("the handshake failed: {reason}{}", said(.stderr))]
     Handshake { reason: String, stderr: Option<String> },
@@ -213,7 +214,7 @@ fn attempt<'a>(
             });
             let Ok(spawned) = timeout_at(until, spawn(plan?, around, turn)).await else {
                 return Err(ConnectError::TimedOut {
-                    after: in_millis(until - begun),
+                    after: until - begun,
                     stderr: None,
                 });
             };
@@ -265,9 +266,4 @@ fn attempt<'a>(
             }
         }
     }
-}
-
-/// The time that was given, without the moment that passed before it was counted.
-fn in_millis(given: Duration) -> Duration {
-    Duration::from_millis((given.as_secs_f64() * 1e3).round() as u64)
 }

@@ -133,8 +133,9 @@ impl CallFault {
     }
 }
 
-fn seconds(duration: Duration) -> String {
-    format!("{} s", duration.as_secs_f64())
+/// A deadline as it was given, without the moment that passed before it was counted.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{} s", (duration.as_secs_f64() * 1e3).round() / 1e3)
 }
 
 fn unknown_tool(tool: &str, disabled: bool, offered: &str) -> String {
@@ -154,6 +155,24 @@ fn unknown_tool(tool: &str, disabled: bool, offered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deadline_is_told_as_it_was_given() {
+        for (given, told) in [
+            (Duration::from_secs(30), "30 s"),
+            (Duration::from_micros(29_999_876), "30 s"),
+            (Duration::from_millis(200), "0.2 s"),
+        ] {
+            let fault = CallFault::TimedOut {
+                after: given,
+                sent: false,
+            };
+            assert_eq!(
+                fault.to_string(),
+                format!("timed out after {told}: it was not sent")
+            );
+        }
+    }
 
     /// A caller may send again what the server has not acted on, and this it may have.
     #[test]

@@ -9,7 +9,10 @@ use rmcp::model::ElicitRequestParams;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use crate::asking::{Asking, Holds};
+use crate::{
+    asking::{Asking, Holds},
+    said::excerpt,
+};
 
 /// The most rounds that one call may take, and the most questions that one of them may hold.
 pub(crate) const MAX_ROUNDS: usize = 8;
@@ -74,14 +77,9 @@ impl InputRequired {
         let mut responses = BTreeMap::new();
         for (key, request) in self.input_requests {
             if request.method != "elicitation/create" {
-                let method: String = request
-                    .method
-                    .chars()
-                    .take(80)
-                    .flat_map(char::escape_debug)
-                    .collect();
                 return Err(format!(
-                    "the tool wants `{method}` of the client, which is not offered"
+                    "the tool wants `{}` of the client, which is not offered",
+                    excerpt(&request.method)
                 ));
             }
             let params = serde_json::from_value::<ElicitRequestParams>(request.params).ok();

@@ -11,7 +11,7 @@ use rmcp::{
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{ConnectError, Era, EraMemory, Established, in_millis};
+use super::{ConnectError, Era, EraMemory, Established};
 use crate::{
     connection::Connection,
     gate::Gate,
@@ -71,7 +71,7 @@ impl Handshake {
             Ok(Err(error)) => return Err(link.handshake_failed(error).await),
             Err(_) => {
                 return Err(ConnectError::TimedOut {
-                    after: in_millis(self.until - self.begun),
+                    after: self.until - self.begun,
                     stderr: link.stderr.last_line(),
                 });
             }

@@ -111,12 +111,7 @@ impl<R> StdioTransport<R> {
             return;
         };
         self.counters.unusable();
-        let shown: String = id
-            .to_string()
-            .chars()
-            .take(40)
-            .flat_map(char::escape_debug)
-            .collect();
+        let shown = excerpt(&id.to_string());
         let text = format!("it carries the id `{shown}`, which is not that of the call");
         let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, text.clone(), None);
         self.blame(own, request, error, Some(WireFault::Unusable(text)));
