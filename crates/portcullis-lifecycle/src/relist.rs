@@ -84,6 +84,8 @@ impl Relist {
     /// The server says at `now` that its tools changed.
     pub fn changed(&mut self, now: Duration) -> Vec<Relisting> {
         let mut out = Vec::new();
+        // One that is over begins anew, although its end was not dealt with yet: a listing runs, or the tick is late.
+        self.burst.take_if(|burst| burst.due() <= now);
         let (quiet, fresh) = (self.quiet, self.burst.is_none());
         let burst = self.burst.get_or_insert(Burst {
             began: now,
@@ -280,6 +282,21 @@ mod tests {
             world.pass(1_100, true);
         }
         assert_eq!(world.begun.len(), 20);
+    }
+
+    /// Else its end would be listed for, and then the new burst twice.
+    #[test]
+    fn a_change_that_finds_the_burst_before_over_begins_one_of_its_own() {
+        let seconds = Duration::from_secs;
+        let mut relist = Relist::new(QUIET);
+        assert_eq!(relist.changed(seconds(0)), [Relisting::List]);
+        // While that listing runs, and far longer than a burst lasts.
+        assert_eq!(relist.changed(seconds(1)), []);
+        assert_eq!(relist.changed(seconds(40)), []);
+        let end = seconds(40) + QUIET;
+        assert_eq!(relist.listed(seconds(40), true, None), [Relisting::WakeAt(end)]);
+        assert_eq!(relist.tick(end), [Relisting::List]);
+        assert_eq!(relist.listed(end, true, None), []);
     }
 
     #[test]
