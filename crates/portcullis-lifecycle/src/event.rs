@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::{Cause, State};
 
 /// What happened, as the shell reports it.
@@ -79,7 +77,7 @@ pub enum Command {
 }
 
 /// A change of state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {
     /// The state before.
     pub from: State,

@@ -584,19 +584,7 @@ fn times_at_the_end_of_time_do_not_overflow() {
 }
 
 #[test]
-fn transitions_are_stable_json() {
-    let mut world = World::ready();
-    let commands = world.on(Event::Lost {
-        generation: 1,
-        reason: "exit status 1".to_owned(),
-    });
-    let Some(Command::Announce(transition)) = commands.get(1) else {
-        panic!("{commands:?}")
-    };
-    assert_eq!(
-        serde_json::to_string(transition).unwrap(),
-        r#"{"from":"ready","to":"backing_off","cause":"lost","reason":"exit status 1"}"#
-    );
+fn each_cause_has_a_code_of_its_own() {
     let codes: std::collections::HashSet<_> = Cause::ALL.into_iter().map(Cause::as_str).collect();
     assert_eq!(codes.len(), Cause::ALL.len());
 }
