@@ -62,3 +62,24 @@ impl CallDeadline {
         self.cap
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_call_may_take_at_all_holds_for_its_silence_too() {
+        let seconds = Duration::from_secs;
+        for (call, call_max, first) in [(30, 300, 30), (300, 30, 30)] {
+            let timeouts = Timeouts {
+                call: seconds(call),
+                call_max: seconds(call_max),
+                ..Timeouts::default()
+            };
+            let began = Instant::now();
+            let within = CallDeadline::since(began, timeouts);
+            assert_eq!(within.first() - began, seconds(first));
+            assert_eq!(within.end() - began, seconds(call_max));
+        }
+    }
+}

@@ -28,7 +28,7 @@ use tokio::{
 
 use crate::{
     CallFault, LifecycleOptions, Ready, ServerState, StopSequence, Supervisor, SupervisorEvent,
-    SupervisorOptions, ToolList, Upstream,
+    SupervisorOptions, ToolList, Upstream, server::ServerMessage,
 };
 
 /// How long anything may take here before it counts as never: generous, since machines are slow at times.
@@ -217,6 +217,13 @@ impl Rig {
                 return (reason, pid);
             }
         }
+    }
+
+    /// How many tasks the actor of `id` holds; none where there is no actor just now.
+    async fn tasks(&self, id: &str) -> Option<usize> {
+        let (reply, count) = tokio::sync::oneshot::channel();
+        self.supervisor.forward(&server(id), ServerMessage::Tasks(reply));
+        timeout(PATIENCE, count).await.unwrap().ok()
     }
 
     /// Waits for the next list of `id`.

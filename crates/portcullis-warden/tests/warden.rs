@@ -35,6 +35,9 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
+    // A host that does not call it first.
+    let hasty = std::env::current_exe().is_ok_and(|program| program.ends_with(cases::HASTY));
+    let _busy = hasty.then(|| std::thread::spawn(|| std::thread::park_timeout(runner::MOST)));
     portcullis_warden::init();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();

@@ -170,6 +170,16 @@ fn a_server_that_asks_to_be_left_alone_is_up_to_a_cap() {
     world.pass(SECOND);
     world.on(Event::Demand);
     assert_eq!(world.state(), "connecting");
+    // However often such a one would be probed.
+    let mut often = World::started(Options {
+        park_after: 1,
+        probe_every: SECOND,
+        ..Options::default()
+    });
+    leave_alone(&mut often, 60);
+    often.connect_failed();
+    often.wake();
+    assert_eq!((often.state().as_str(), often.now), ("connecting", 60 * SECOND));
     // Once it has connected, what it asked for before is over; and a person's word counts more.
     world.connected();
     world.lost();

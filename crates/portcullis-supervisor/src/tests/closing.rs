@@ -1,6 +1,7 @@
 //! Connections that are closed on purpose: idle ones, and those of servers that are restarted or switched off.
 
 use portcullis_testkit::{Behaviour, Tool};
+use rustix::process::{Signal, kill_process};
 
 use super::*;
 
@@ -42,6 +43,28 @@ async fn a_call_and_an_idle_close_do_not_collide() {
     for caller in futures::future::join_all(callers).await {
         caller.unwrap();
     }
+    rig.until("s", "idle").await;
+}
+
+/// Calls that ended with their connection do not count for the next one.
+#[tokio::test]
+async fn a_server_that_ended_in_a_drain_rests_again_later() {
+    let script = pid_tool(Script::new("s")).tool(Tool::new("mute", Behaviour::Mute));
+    let idle = |options: &mut SupervisorOptions| options.lifecycle.idle_after = Some(Duration::from_secs(2));
+    let mut rig = Rig::start_with([scripted(&script)], idle).await;
+    let (ready, timeouts) = (rig.ready("s").await, rig.upstream("s").timeouts());
+    let mute = {
+        let ready = ready.clone();
+        tokio::spawn(async move { ready.call("mute", "{}".into(), timeouts).await })
+    };
+    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    let (_, pid) = rig.until("s", "ready").await;
+    rig.supervisor.restart(&server("s")).unwrap();
+    rig.until("s", "draining").await;
+    let pid = pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+    kill_process(pid.unwrap(), Signal::KILL).unwrap();
+    mute.await.unwrap().unwrap_err();
+    rig.until("s", "ready").await;
     rig.until("s", "idle").await;
 }
 

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use portcullis_testkit::{
-    Behaviour, Discover, Era, Handshake, ListReply, Noise, Noises, Process, Tool, UnlessFile,
+    AtEof, Behaviour, Descendant, Detach, Discover, Era, Handshake, ListReply, Noise, Noises, Process, Tool,
+    UnlessFile,
 };
+use rustix::process::{Signal, kill_process};
 
 use super::*;
-use crate::server::ServerMessage;
 
 fn counted(script: Script, file: &Path) -> Script {
     script.process(Process {
@@ -146,8 +147,8 @@ fn jealous(script: &Script, folder: &Path) -> ServerSpec {
 #[tokio::test]
 async fn no_two_processes_of_one_server_are_there_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let script = pid_tool(Script::new("s").at_eof(portcullis_testkit::AtEof::Ignore))
-        .tool(Tool::new("mumble", Behaviour::CloseStdout));
+    let script =
+        pid_tool(Script::new("s").at_eof(AtEof::Ignore)).tool(Tool::new("mumble", Behaviour::CloseStdout));
     let mut spec = jealous(&script, folder.path());
     spec.protocol = Protocol::Auto;
     let mut rig = Rig::start([spec]).await;
@@ -294,6 +295,56 @@ async fn a_closed_output_is_the_end() {
     assert!(matches!(fault, CallFault::OutcomeUnknown { .. }), "{fault:?}");
     assert_ne!(rig.text("s", "pid").await, old.to_string());
     gone(old).await;
+}
+
+/// What has left the group of a server may hold its output open for ever: that the server is gone is seen all the same.
+#[tokio::test]
+async fn a_server_that_ends_is_missed_although_its_output_stays_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = folder.path().join("left");
+    let descendant = Descendant {
+        seconds: 60,
+        detach: Detach::Session,
+        ignore_term: false,
+        holds_stdout: true,
+        pid_file: Some(left.clone()),
+    };
+    let script = pid_tool(Script::new("s").process(Process {
+        descendants: vec![descendant],
+        ..Process::default()
+    }));
+    let rig = Rig::start([scripted(&script)]).await;
+    let old = rig.text("s", "pid").await;
+    eventually("its descendant is there", || pids(&left).len() == 1).await;
+    let fault = timeout(AT_ONCE, rig.call("s", "crash", "{}")).await;
+    let fault = fault.unwrap().unwrap_err();
+    assert!(matches!(fault, CallFault::OutcomeUnknown { .. }), "{fault:?}");
+    assert_ne!(rig.text("s", "pid").await, old);
+    rig.supervisor.shutdown().await.unwrap();
+    for pid in pids(&left) {
+        let _ = kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL);
+    }
+}
+
+/// The end of the process before takes nothing off the time of the new one.
+#[tokio::test]
+async fn a_server_that_ends_slowly_has_all_its_time_to_start_again() {
+    let mut spec = scripted(&pid_tool(Script::new("s").at_eof(AtEof::Ignore)));
+    spec.timeouts.connect = Duration::from_secs(2);
+    let mut rig = Rig::start_with([spec], |options| options.stop.after_eof = Duration::from_secs(3)).await;
+    rig.until("s", "ready").await;
+    rig.supervisor.restart(&server("s")).unwrap();
+    rig.until("s", "ready").await;
+    let failed = |event: &SupervisorEvent| {
+        matches!(
+            event,
+            SupervisorEvent::State {
+                to: ServerState::BackingOff,
+                ..
+            }
+        )
+    };
+    assert!(!rig.heard.iter().any(failed), "{:#?}", rig.heard);
 }
 
 /// Report 38: a server that always exits is given up after some tries, its calls fail at once, and a demand finds
@@ -521,6 +572,37 @@ async fn an_actor_that_fails_is_replaced_and_its_neighbours_go_on() {
     assert_eq!(rig.text("b", "pid").await, b.to_string());
 }
 
+/// What was switched off is not for a new actor to switch on.
+#[tokio::test]
+async fn a_server_that_was_switched_off_stays_so_through_its_actors() {
+    let mut rig = Rig::start([scripted(&pid_tool(Script::new("s")))]).await;
+    rig.text("s", "pid").await;
+    rig.supervisor.set_enabled(&server("s"), false).unwrap();
+    rig.until("s", "disabled").await;
+    rig.supervisor.forward(&server("s"), ServerMessage::Panic);
+    let successor = async {
+        while rig.tasks("s").await.is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, successor).await.unwrap();
+    let fault = rig.call("s", "pid", "{}").await.unwrap_err();
+    assert!(
+        matches!(
+            fault,
+            CallFault::Unavailable {
+                state: ServerState::Disabled,
+                ..
+            }
+        ),
+        "{fault:?}"
+    );
+    rig.supervisor.set_enabled(&server("s"), true).unwrap();
+    let (reason, _) = rig.until("s", "connecting").await;
+    assert_eq!(reason, "switched on");
+    rig.text("s", "pid").await;
+}
+
 /// Report 4: nothing is started with a reference that has no value, and the field is named.
 #[tokio::test]
 async fn what_cannot_be_started_says_why() {
@@ -650,6 +732,9 @@ async fn times_that_no_clock_can_tell_are_never() {
     let mut spec = scripted(&pid_tool(Script::new("s")));
     spec.timeouts = Timeouts::uniform(Duration::MAX);
     let mut rig = Rig::start_with([spec], |options| {
+        // No other time has its timer set first.
+        options.lifecycle.idle_after = None;
+        options.lifecycle.connect_within = None;
         options.lifecycle.park_after = 1;
         options.lifecycle.probe_every = Duration::MAX;
     })
@@ -657,12 +742,7 @@ async fn times_that_no_clock_can_tell_are_never() {
     rig.text("s", "pid").await;
     rig.call("s", "crash", "{}").await.unwrap_err();
     rig.until("s", "parked").await;
-    let (tell, tasks) = tokio::sync::oneshot::channel();
-    rig.supervisor.forward(&server("s"), ServerMessage::Tasks(tell));
-    timeout(PATIENCE, tasks)
-        .await
-        .unwrap()
-        .expect("its actor is well");
+    assert!(rig.tasks("s").await.is_some(), "its actor is well");
     // Nothing but a call has it tried again.
     let fault = rig.call("s", "pid", "{}").await.unwrap_err();
     assert!(

@@ -3,7 +3,6 @@
 use portcullis_testkit::{Behaviour, ListReply, Page, Paging, Shown, Tool};
 
 use super::*;
-use crate::server::ServerMessage;
 
 fn page(at: Option<&str>, tools: &[usize], next: Option<&str>) -> Page {
     Page {
@@ -185,18 +184,13 @@ async fn listings_that_are_over_leave_nothing_behind() {
     };
     let script = three(Paging::Whole).tool(Tool::new("change", changes));
     let mut rig = Rig::start([scripted(&script)]).await;
-    let tasks = async |rig: &Rig| {
-        let (reply, count) = tokio::sync::oneshot::channel();
-        rig.supervisor.forward(&server("s"), ServerMessage::Tasks(reply));
-        timeout(PATIENCE, count).await.unwrap().unwrap()
-    };
     let (first, _) = rig.tools("s").await;
     rig.call("s", "a", "{}").await.unwrap();
-    let before = tasks(&rig).await;
+    let before = rig.tasks("s").await.unwrap();
     rig.call("s", "change", "{}").await.unwrap();
     // On a slow machine some of the changes may fall together.
     while rig.tools("s").await.0 < first + 3 {}
-    let after = tasks(&rig).await;
+    let after = rig.tasks("s").await.unwrap();
     // The last listing, and the time to look again.
     assert!(after <= before + 2, "{before} tasks became {after}");
 }

@@ -11,8 +11,10 @@ use std::{
 };
 
 use portcullis_config::{NoEnvironment, StdioSpec};
-use portcullis_supervisor::{SpawnPlan, Spawner, StopSequence, WardenSpawner};
+use portcullis_supervisor::{SpawnPlan, SpawnedProcess, Spawner, StopSequence, WardenSpawner};
 use portcullis_warden::Program;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::runtime::Runtime;
 
 use crate::{
     hub::OPEN_FILES,
@@ -31,8 +33,57 @@ pub(crate) fn all() -> impl Iterator<Item = (String, Box<dyn FnOnce() + UnwindSa
             Box::new(move || check(mode)) as Case,
         )
     });
-    let missing = "what_is_missing_is_named".to_owned();
-    endings.chain([(missing, Box::new(name_what_is_missing) as Case)])
+    let others: [(&str, fn()); 2] = [
+        ("what_is_missing_is_named", name_what_is_missing),
+        ("a_killed_warden_gets_a_successor", replace_a_killed_warden),
+    ];
+    endings.chain(others.map(|(name, case)| (name.to_owned(), Box::new(case) as Case)))
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// What it has started goes on meanwhile, and ends as ever.
+fn replace_a_killed_warden() {
+    let spec = StdioSpec::new("/bin/cat", [] as [&str; 0]);
+    let plan = SpawnPlan::resolve(&spec, &NoEnvironment).unwrap();
+    let spawner = WardenSpawner::new(Program::Itself);
+    runtime().block_on(async {
+        let start = async || match spawner.spawn(&plan, StopSequence::default()).await {
+            Ok(spawned) => spawned,
+            Err(error) => panic!("{error}"),
+        };
+        let warden_of = |spawned: &SpawnedProcess| parent(parent(spawned.process.pid()));
+        let first = start().await;
+        let warden = warden_of(&first);
+        kill_process(Pid::from_raw(warden.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+        // What is asked of it a moment too early fails, as whatever it was asked last.
+        let begun = Instant::now();
+        while !field(warden, "State:").starts_with('Z') {
+            assert!(begun.elapsed() < MOST, "it does not end");
+        }
+        let second = start().await;
+        assert_ne!(warden_of(&second), warden);
+        for spawned in [first, second] {
+            drop(spawned.stdin);
+            assert_eq!(spawned.process.ended().await, "exit status: 0");
+        }
+    });
+}
+
+fn parent(pid: u32) -> u32 {
+    field(pid, "PPid:").parse().unwrap()
+}
+
+/// What stands behind `name` in a process' status.
+fn field(pid: u32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let value = status.lines().find_map(|line| line.strip_prefix(name));
+    value.unwrap().trim().to_owned()
 }
 
 /// Whether it is the program that is missing, its interpreter or its working directory. Without a warden the tests of the
@@ -44,10 +95,7 @@ fn name_what_is_missing() {
     fs::write(&script, "#!/nowhere/to/be/found\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let missing = folder.join("missing");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = runtime();
     let spawner = WardenSpawner::new(Program::Itself);
     for (program, cwd, told) in [
         (Path::new("/bin/true"), &missing, "its working directory `"),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use portcullis_warden::{Error, Limits, Order, Program, Report, STOP, Step, Warden};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
 
 use crate::{
     hub::{launch, next_report, order, start},
@@ -17,6 +17,9 @@ use crate::{
     server::LEFT_BEHIND,
     survivors::{await_marked, await_none, marked, new_mark},
 };
+
+/// What this program is called where it starts a thread before it calls `init`.
+pub(crate) const HASTY: &str = "hasty";
 
 /// Runs the cases whose names hold one of `filters`, or all.
 pub(crate) fn run(filters: &[&str]) -> ExitCode {
@@ -438,6 +441,15 @@ fn limits_hold() {
     let mut text = String::new();
     running.launch.stdout.read_to_string(&mut text).unwrap();
     assert_eq!(text, "37\n0\n1000\n77\n1048576\n");
+
+    // No more than the hub itself may have.
+    let mut order = shell("ulimit -Hn; exec 1>&-; exec cat", "limits");
+    order.limits.open_files = Some(u64::MAX);
+    let mut running = start(&warden, &order);
+    let mut text = String::new();
+    running.launch.stdout.read_to_string(&mut text).unwrap();
+    let own = getrlimit(Resource::Nofile).maximum.unwrap();
+    assert_eq!(text, format!("{own}\n"));
 }
 
 fn what_cannot_be_executed_is_said() {
@@ -517,6 +529,15 @@ fn a_program_that_is_no_warden_is_said() {
     assert_eq!(
         error.to_string(),
         "cannot execute `/nowhere/warden` as the warden"
+    );
+    // One that cannot fork in peace.
+    let folder = tempfile::tempdir().unwrap();
+    let hasty = folder.path().join(HASTY);
+    fs::copy("/proc/self/exe", &hasty).unwrap();
+    let error = Warden::start(&Program::Path(hasty)).unwrap_err();
+    assert!(
+        error.to_string().contains("a thread runs already; call"),
+        "{error}"
     );
     // One that stays, whatever it says on its standard input, which is the socket.
     for (says, told) in [("x", "does not act as the warden"), ("xy", "of another version")] {
