@@ -107,7 +107,7 @@ pub enum CallFault {
         /// What is offered, for people.
         offered: String,
     },
-    /// The server is not to be had: parked, disabled or stopped.
+    /// The server is not to be had: parked, disabled or stopped, or about to be once its calls in flight have ended.
     #[error("the server is {state}: {reason}")]
     Unavailable {
         /// The state.
