@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     hub::OPEN_FILES,
-    runner::{MOST, start_again},
+    runner::{MOST, PATIENCE, start_again},
     server::LEFT_BEHIND,
     survivors::{await_marked, await_none, marked, new_mark},
 };
@@ -64,7 +64,7 @@ fn replace_a_killed_warden() {
         // What is asked of it a moment too early fails, as whatever it was asked last.
         let begun = Instant::now();
         while !field(warden, "State:").starts_with('Z') {
-            assert!(begun.elapsed() < MOST, "it does not end");
+            assert!(begun.elapsed() < PATIENCE, "it does not end");
         }
         let second = start().await;
         assert_ne!(warden_of(&second), warden);
@@ -215,10 +215,7 @@ fn await_count(mark: &str, count: usize) {
     let begun = Instant::now();
     while marked(mark).len() != count {
         let there = marked(mark).len();
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{there} of {count} processes are up"
-        );
+        assert!(begun.elapsed() < PATIENCE, "{there} of {count} processes are up");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -12,6 +12,8 @@ use std::{
 
 /// What the project promises.
 pub(crate) const MOST: Duration = Duration::from_secs(5);
+/// How long anything may take to come up: longer than any promise, since machines are slow at times.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Nobody.
 const UNPRIVILEGED: &str = "65534";
 

@@ -11,6 +11,8 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
+use crate::runner::PATIENCE;
+
 /// A mark that no other process on the machine carries.
 pub(crate) fn new_mark() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -54,10 +56,7 @@ pub(crate) fn await_marked(mark: &str, count: usize) {
         if up == count {
             return;
         }
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{up} of {count} processes are up"
-        );
+        assert!(begun.elapsed() < PATIENCE, "{up} of {count} processes are up");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
