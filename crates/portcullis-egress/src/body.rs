@@ -10,6 +10,10 @@ use crate::{EgressError, Limits};
 /// How much compressed data is decompressed at once: deflate can grow by 1,032, so at most about 4 MiB come of it.
 const SLICE_BYTES: usize = 4 << 10;
 
+/// How long the start of a body is waited for that only says more of what its status has said: whoever asked waits
+/// for that with all that he waits for.
+const PREFIX_WAIT: Duration = Duration::from_secs(10);
+
 /// A body as it comes, decompressed, counted on both sides.
 pub(crate) struct Body {
     response: reqwest::Response,
@@ -82,6 +86,7 @@ impl Body {
 
     /// At most the first `most` bytes, for a message to a person.
     pub(crate) async fn prefix(mut self, most: usize, limits: &Limits, deadline: Instant) -> Vec<u8> {
+        let deadline = deadline.min(Instant::now() + PREFIX_WAIT);
         let reading = Reading {
             idle: Some(limits.idle),
             deadline: Some((deadline, limits.total)),
@@ -102,6 +107,10 @@ impl Body {
     /// The next piece, never empty; `None` at the end.
     pub(crate) async fn chunk(&mut self, reading: Reading) -> Result<Option<Bytes>, EgressError> {
         loop {
+            if self.gunzip.is_some() && !self.pending.is_empty() {
+                // What has come may grow to hundreds of MiB: others have their turn after each slice of it.
+                tokio::task::yield_now().await;
+            }
             if let Some(decoded) = self.decode_slice(reading)? {
                 return Ok(Some(decoded));
             }

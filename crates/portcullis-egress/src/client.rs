@@ -112,11 +112,11 @@ impl GuardedClient {
     /// # Errors
     /// [`EgressError`]: refused, not connected, not answered in time, or answered with too much.
     pub async fn send(&self, request: GuardedRequest) -> Result<GuardedResponse, EgressError> {
-        let limits = &self.inner.limits;
-        let deadline = Instant::now() + limits.total;
+        let mut limits = self.inner.limits;
         let first_byte = request.first_byte.unwrap_or(limits.first_byte);
         // A first byte that may take longer than the total moves the total with it.
-        let deadline = deadline.max(Instant::now() + first_byte);
+        limits.total = limits.total.max(first_byte);
+        let deadline = Instant::now() + limits.total;
         if let Some(name) = request.headers.keys().find(|name| OWNED.contains(name)) {
             return Err(EgressError::Header {
                 name: name.to_string(),
@@ -156,7 +156,7 @@ impl GuardedClient {
                 (answer, _) => answer?,
             };
             if !redirect::is_redirect(answer.status()) {
-                return self.accept(answer, hop.url, deadline);
+                return accept(answer, hop.url, limits, deadline);
             }
             came_from = Some(target(&hop.url));
             hop = redirect::next(hop, answer.status(), answer.headers())?;
@@ -231,35 +231,6 @@ impl GuardedClient {
         }
         answer
     }
-
-    fn accept(
-        &self,
-        answer: reqwest::Response,
-        url: Url,
-        deadline: Instant,
-    ) -> Result<GuardedResponse, EgressError> {
-        let limits = self.inner.limits;
-        let (status, headers, host) = (answer.status(), answer.headers().clone(), target(&url));
-        // Four bytes a line for the colon, the space and the line's end.
-        let size: usize = headers
-            .iter()
-            .map(|(name, value)| name.as_str().len() + value.len() + 4)
-            .sum();
-        if size > limits.header_bytes {
-            return Err(EgressError::HeadersTooLarge {
-                host,
-                limit_bytes: limits.header_bytes,
-            });
-        }
-        Ok(GuardedResponse {
-            status,
-            headers,
-            url,
-            body: Body::new(answer, host)?,
-            limits,
-            deadline,
-        })
-    }
 }
 
 impl GuardedRequest {
@@ -282,6 +253,35 @@ impl fmt::Debug for GuardedClient {
             .field("rules", &self.inner.rules)
             .finish_non_exhaustive()
     }
+}
+
+/// An answer that is no redirect, and not read yet.
+fn accept(
+    answer: reqwest::Response,
+    url: Url,
+    limits: Limits,
+    deadline: Instant,
+) -> Result<GuardedResponse, EgressError> {
+    let (status, headers, host) = (answer.status(), answer.headers().clone(), target(&url));
+    // Four bytes a line for the colon, the space and the line's end.
+    let size: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    if size > limits.header_bytes {
+        return Err(EgressError::HeadersTooLarge {
+            host,
+            limit_bytes: limits.header_bytes,
+        });
+    }
+    Ok(GuardedResponse {
+        status,
+        headers,
+        url,
+        body: Body::new(answer, host)?,
+        limits,
+        deadline,
+    })
 }
 
 /// What the HTTP library reports, as ours: a refusal of the resolver's hook first, then the kind of failure.

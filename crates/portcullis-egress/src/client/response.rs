@@ -48,7 +48,8 @@ impl GuardedResponse {
         self.body.collect(&self.limits, self.deadline).await
     }
 
-    /// At most the first `most` bytes of the body; fewer where it breaks. For a message to a person.
+    /// At most the first `most` bytes of the body; fewer where it breaks, or has not come within ten seconds. For a
+    /// message to a person.
     pub async fn prefix(self, most: usize) -> Vec<u8> {
         self.body.prefix(most, &self.limits, self.deadline).await
     }

@@ -1,4 +1,10 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::StreamExt;
 use portcullis_egress::{EgressError, Limits};
@@ -70,6 +76,34 @@ async fn a_bomb_is_stopped_while_it_unpacks() {
         "{error:?}"
     );
     assert!(!error.is_not_sent());
+}
+
+/// What has come in one piece and grows to hundreds of MiB would hold up whoever shares the thread.
+#[tokio::test]
+async fn while_a_body_unpacks_others_have_their_turn() {
+    let bomb = gzipped(&vec![0; 64 << 20]);
+    let server = Server::answering(move |_| bomb.clone()).await;
+    let turns = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&turns);
+    tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+        }
+    });
+    let client = builder(&[format!("http://{}", server.address)]).build().unwrap();
+    let pieces = client.send(get(server.url("/"))).await.unwrap().into_pieces();
+    let mut pieces = std::pin::pin!(pieces);
+    let (mut large, mut before) = (0, 0);
+    while let Some(piece) = pieces.next().await {
+        let now = turns.load(Ordering::SeqCst);
+        if piece.unwrap().len() > 256 << 10 {
+            assert!(now > before, "no turn after piece {large}");
+            large += 1;
+        }
+        before = now;
+    }
+    assert!(large > 4, "{large}");
 }
 
 #[tokio::test]
@@ -205,6 +239,45 @@ async fn a_dripping_body_ends_with_the_whole_exchange() {
         .into_stream(Some(Duration::from_secs(2)));
     let drops: Vec<_> = stream.take(5).collect().await;
     assert!(drops.iter().all(Result::is_ok), "{drops:?}");
+}
+
+/// Whoever may wait longer for the head of an answer has as long for all of it, and is told so.
+#[tokio::test]
+async fn an_answer_may_take_as_long_as_its_head_might_have() {
+    let drops = endless("HTTP/1.1 200 OK\r\n\r\n", b".", Duration::from_millis(50));
+    let server = Server::scripted(drops).await;
+    let limits = Limits {
+        total: Duration::from_millis(100),
+        ..short()
+    };
+    let client = builder(&[format!("http://{}", server.address)])
+        .limits(limits)
+        .build()
+        .unwrap();
+    let mut request = get(server.url("/"));
+    request.first_byte = Some(Duration::from_millis(400));
+    let error = client.send(request).await.unwrap().bytes().await.unwrap_err();
+    assert!(error.to_string().ends_with("within 400 ms"), "{error}");
+}
+
+/// The status has said already that something is wrong.
+#[tokio::test]
+async fn the_rest_of_an_error_page_is_not_waited_for_without_end() {
+    let half: Script = Arc::new(|_, mut stream| {
+        Box::pin(async move {
+            let _ = stream
+                .write_all(b"HTTP/1.1 500 Oops\r\ncontent-length: 10\r\n\r\nhalf")
+                .await;
+            std::future::pending::<()>().await;
+        })
+    });
+    let server = Server::scripted(half).await;
+    let client = builder(&[format!("http://{}", server.address)]).build().unwrap();
+    let answer = client.send(get(server.url("/"))).await.unwrap();
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    assert_eq!(answer.prefix(100).await, b"half");
+    assert!(began.elapsed() < Duration::from_secs(11), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
