@@ -5,8 +5,10 @@
 //! resumption of streams, the order of the handshake. (MCP 2026-07-28, base protocol, transports.)
 
 mod client;
+mod complaint;
 mod connect;
 mod events;
+mod get;
 mod messages;
 mod outstanding;
 mod param;
@@ -17,7 +19,8 @@ mod retry_after;
 mod standing;
 mod stream;
 
-pub(crate) use client::{Complaint, HttpTerms, guarded};
+pub(crate) use client::{HttpTerms, guarded};
+pub(crate) use complaint::Complaint;
 pub(crate) use connect::{HttpError, connect_http};
 pub(crate) use param::{ParamCache, param_headers};
 

@@ -2,7 +2,7 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -14,25 +14,21 @@ use portcullis_egress::{
 use rmcp::{
     model::ClientJsonRpcMessage,
     transport::streamable_http_client::{
-        AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
-        StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
+        AuthRequiredError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
+        StreamableHttpPostResponse, StreamableHttpResponseLimits,
     },
 };
-use secrecy::{ExposeSecret, SecretString};
 use sse_stream::Sse;
-use tokio::{
-    sync::{Notify, Semaphore},
-    time::Instant,
-};
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::{
-    messages::Messages, outstanding::Outstanding, param::ParamCache, standing::Standing, stream::StreamOf,
+    complaint::Complaint, messages::Messages, outstanding::Outstanding, param::ParamCache, standing::Standing,
 };
 use crate::{
     counters::WireCounters,
-    said::{shown_without, without},
+    said::shown_without,
     strings::StringSpool,
     transport::{Strings, Wanted},
 };
@@ -44,7 +40,6 @@ const SECOND_TRY: Duration = Duration::from_millis(250);
 const ANSWERING: usize = 16;
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub(super) const JSON: &str = "application/json";
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
@@ -87,82 +82,12 @@ pub(crate) struct HttpTerms {
     pub(crate) params: Arc<ParamCache>,
 }
 
-/// The last answer that was none, in words for people: the SDK keeps only the name of a failure. And how long the
-/// server asked to be left alone.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Complaint(Arc<Mutex<Said>>);
-
-#[derive(Debug, Default)]
-struct Said {
-    /// Values that the server is given and may send back, the longest first: they are never shown.
-    secrets: Arc<[SecretString]>,
-    reason: Option<String>,
-    leave_alone: Option<(Instant, Duration)>,
-}
-
-impl Complaint {
-    pub(crate) fn last(&self) -> Option<String> {
-        self.lock().reason.clone()
-    }
-
-    /// What is left of the time for which the server asked to be left alone.
-    pub(crate) fn left_alone_for(&self) -> Option<Duration> {
-        let (since, wait) = self.lock().leave_alone?;
-        Some(wait.saturating_sub(since.elapsed())).filter(|left| !left.is_zero())
-    }
-
-    pub(crate) fn say(&self, reason: &str) {
-        self.lock().reason = Some(reason.to_owned());
-    }
-
-    pub(super) fn leave_alone(&self, wait: Duration) {
-        self.lock().leave_alone = Some((Instant::now(), wait));
-    }
-
-    /// A later answer was one: nothing of what was said before counts.
-    pub(super) fn withdraw(&self) {
-        let mut said = self.lock();
-        said.reason = None;
-        said.leave_alone = None;
-    }
-
-    /// Remembers the values that are never shown: each, and it alone where it has a scheme: `Bearer …`.
-    pub(super) fn keep(&self, secrets: &[SecretString]) {
-        let secrets = secrets.iter().map(|secret| secret.expose_secret());
-        let mut values: Vec<_> = secrets
-            .flat_map(|whole| [whole, whole.rsplit(' ').next().unwrap_or(whole)])
-            // A word or two of letters is no secret, and its letters stand everywhere.
-            .filter(|value| value.len() > 3)
-            .collect();
-        // One that is a part of another must not leave the rest of that other behind.
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        values.dedup();
-        self.lock().secrets = values.into_iter().map(SecretString::from).collect();
-    }
-
-    /// `text` without the values that the server is given.
-    pub(crate) fn without_secrets(&self, text: &str) -> String {
-        let secrets = Arc::clone(&self.lock().secrets);
-        let hide = |text: String, secret: &SecretString| without(&text, secret.expose_secret());
-        secrets.iter().fold(text.to_owned(), hide)
-    }
-
-    /// Another handshake is tried. What the server asked for stands.
-    pub(crate) fn begin(&self) {
-        self.lock().reason = None;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Said> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Where an answer to a server's own request goes, and with which headers.
+/// Where a message goes, in which session and with which headers; and with that, where an answer to the server's own
+/// request goes.
 #[derive(Clone)]
 pub(super) struct Back {
     pub(super) uri: Arc<str>,
     pub(super) session: Option<Arc<str>>,
-    pub(super) auth: Option<String>,
     pub(super) headers: HashMap<HeaderName, HeaderValue>,
 }
 
@@ -247,13 +172,7 @@ impl GuardedHttp {
         };
         let client = self.clone();
         tokio::spawn(async move {
-            let Back {
-                uri,
-                session,
-                auth,
-                headers,
-            } = back;
-            if let Err(error) = client.post(&uri, &message, session, auth, headers).await {
+            if let Err(error) = client.post(&back, &message).await {
                 tracing::debug!(%error, "the server's request could not be answered");
             }
             drop(turn);
@@ -274,26 +193,14 @@ impl GuardedHttp {
         }
     }
 
-    pub(super) fn request(
-        &self,
-        method: Method,
-        uri: &str,
-        session_id: Option<Arc<str>>,
-        auth: Option<String>,
-        custom: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<GuardedRequest, Failure> {
-        let url = Url::parse(uri).map_err(|_| {
+    pub(super) fn request(&self, method: Method, back: &Back) -> Result<GuardedRequest, Failure> {
+        let url = Url::parse(&back.uri).map_err(|_| {
             StreamableHttpError::UnexpectedServerResponse(Cow::from("the server's url is none"))
         })?;
         let mut request = GuardedRequest::new(method, url);
-        request.headers.extend(custom);
-        if let Some(session) = session_id {
-            request.headers.insert(SESSION_ID, secret(&session)?);
-        }
-        if let Some(token) = auth {
-            request
-                .headers
-                .insert(header::AUTHORIZATION, secret(&format!("Bearer {token}"))?);
+        request.headers.extend(back.headers.clone());
+        if let Some(session) = &back.session {
+            request.headers.insert(SESSION_ID, secret(session)?);
         }
         Ok(request)
     }
@@ -321,6 +228,8 @@ impl GuardedHttp {
     }
 }
 
+// The SDK's own credential is never set: whatever a server is given stands in the configured headers, which the guarded
+// client keeps to their origin.
 impl StreamableHttpClient for GuardedHttp {
     type Error = GuardedError;
 
@@ -342,37 +251,32 @@ impl StreamableHttpClient for GuardedHttp {
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
+        _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let had_session = session_id.is_some();
         let back = Back {
-            uri: Arc::clone(&uri),
-            session: session_id.clone(),
-            auth: auth_header.clone(),
-            headers: custom_headers.clone(),
+            uri,
+            session: session_id,
+            headers: custom_headers,
         };
-        let answer = self
-            .post(&uri, &message, session_id, auth_header, custom_headers)
-            .await?;
-        self.answer(answer, &message, had_session, limits, back).await
+        let answer = self.post(&back, &message).await?;
+        self.answer(answer, &message, limits, back).await
     }
 
     async fn delete_session(
         &self,
         uri: Arc<str>,
         session_id: Arc<str>,
-        auth_header: Option<String>,
+        _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failure> {
-        let request = self.request(
-            Method::DELETE,
-            &uri,
-            Some(session_id),
-            auth_header,
-            custom_headers,
-        )?;
+        let back = Back {
+            uri,
+            session: Some(session_id),
+            headers: custom_headers,
+        };
+        let request = self.request(Method::DELETE, &back)?;
         let answer = self.client.send(request).await;
         let answer = answer.map_err(|error| StreamableHttpError::Client(self.failed(error)))?;
         let status = answer.status();
@@ -409,81 +313,16 @@ impl StreamableHttpClient for GuardedHttp {
         uri: Arc<str>,
         session_id: Option<Arc<str>>,
         last_event_id: Option<String>,
-        auth_header: Option<String>,
+        _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        // The stream of a call goes on at once; a standing one waits where those before it were of no use.
-        let asked = last_event_id
-            .as_deref()
-            .and_then(|event| self.outstanding.broken_off_at(event));
-        if asked.is_none() {
-            tokio::time::sleep(self.standing.pause()).await;
-        }
-        self.standing.peace().await;
         let back = Back {
-            uri: Arc::clone(&uri),
-            session: session_id.clone(),
-            auth: auth_header.clone(),
-            headers: custom_headers.clone(),
+            uri,
+            session: session_id,
+            headers: custom_headers,
         };
-        let mut request = self.request(Method::GET, &uri, session_id, auth_header, custom_headers)?;
-        request.first_byte = Some(self.terms.patience);
-        request
-            .headers
-            .insert(header::ACCEPT, HeaderValue::from_static(EVENT_STREAM));
-        if let Some(id) = last_event_id {
-            let id = HeaderValue::from_bytes(id.as_bytes()).map_err(|_| {
-                StreamableHttpError::UnexpectedServerResponse(Cow::from(
-                    "the id of the last event is no header",
-                ))
-            })?;
-            request.headers.insert(LAST_EVENT_ID, id);
-        }
-        let had_session = request.headers.contains_key(SESSION_ID);
-        let answer = match self.send(request).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.terms.complaint.say(&error.told);
-                if asked.is_none() {
-                    self.standing_failed();
-                }
-                return Err(StreamableHttpError::Client(error));
-            }
-        };
-        let status = answer.status();
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            return Err(StreamableHttpError::ServerDoesNotSupportSse);
-        }
-        if let Some(failure) = self.login_needed(&answer) {
-            return Err(failure);
-        }
-        if !status.is_success() {
-            let retry_after = header_text(&answer, &header::RETRY_AFTER);
-            self.left_alone(&answer);
-            let session_is_over = status == StatusCode::NOT_FOUND && had_session;
-            if asked.is_none() && (status.is_server_error() || session_is_over) {
-                let stream = "where its stream of events was";
-                self.terms
-                    .complaint
-                    .say(&format!("the server answered with status {status} {stream}"));
-                self.standing_failed();
-            }
-            return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
-        }
-        if !is_media_type(&answer, EVENT_STREAM) {
-            let kind = header_text(&answer, &header::CONTENT_TYPE);
-            let kind = kind.map(|kind| self.shown(&kind));
-            return Err(StreamableHttpError::UnexpectedContentType(kind));
-        }
-        let reading = match asked {
-            Some(asked) => StreamOf::Resumed(asked),
-            None => {
-                self.standing.opened();
-                StreamOf::Nobody
-            }
-        };
-        Ok(self.events(answer, reading, max_sse_event_size, back))
+        self.get(back, last_event_id, max_sse_event_size).await
     }
 }
 

@@ -1,12 +1,11 @@
 use std::{
     borrow::Cow,
-    collections::HashMap,
     sync::{Arc, atomic::Ordering},
 };
 
 use bytes::Bytes;
 use futures::{StreamExt, future::ready};
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use portcullis_egress::{EgressError, GuardedResponse};
 use portcullis_wire::Limits;
 use rmcp::{
@@ -36,14 +35,11 @@ impl GuardedHttp {
     /// failed, never from what the failure is called.
     pub(super) async fn post(
         &self,
-        uri: &str,
+        back: &Back,
         message: &ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth: Option<String>,
-        custom: HashMap<HeaderName, HeaderValue>,
     ) -> Result<GuardedResponse, Failure> {
         let body = encode_message(message)?;
-        let mut request = self.request(Method::POST, uri, session_id, auth, custom)?;
+        let mut request = self.request(Method::POST, back)?;
         request.headers.insert(
             header::ACCEPT,
             HeaderValue::from_static("application/json, text/event-stream"),
@@ -93,12 +89,11 @@ impl GuardedHttp {
         &self,
         answer: GuardedResponse,
         message: &ClientJsonRpcMessage,
-        had_session: bool,
         limits: StreamableHttpResponseLimits,
         back: Back,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let status = answer.status();
-        if status == StatusCode::NOT_FOUND && had_session {
+        if status == StatusCode::NOT_FOUND && back.session.is_some() {
             self.session_lost(message);
             return Err(StreamableHttpError::SessionExpired);
         }
@@ -113,7 +108,7 @@ impl GuardedHttp {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if !status.is_success() {
-            return self.refused(answer, message, had_session, back).await;
+            return self.refused(answer, message, back).await;
         }
         self.answered();
         let session = header_text(&answer, &SESSION_ID);

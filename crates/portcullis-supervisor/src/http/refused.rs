@@ -40,7 +40,6 @@ impl GuardedHttp {
         &self,
         answer: GuardedResponse,
         message: &ClientJsonRpcMessage,
-        had_session: bool,
         back: Back,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let status = answer.status();
@@ -75,7 +74,7 @@ impl GuardedHttp {
             && is_discover(message)
             && status.is_client_error()
             && !auth
-            && !had_session
+            && back.session.is_none()
         {
             // A server of the older era, which knows no `server/discover`.
             self.outstanding.forget(asked);
@@ -114,7 +113,7 @@ impl GuardedHttp {
         ) {
             return false;
         }
-        let Ok(mut request) = self.request(Method::GET, &back.uri, None, back.auth, back.headers) else {
+        let Ok(mut request) = self.request(Method::GET, &back) else {
             return false;
         };
         request

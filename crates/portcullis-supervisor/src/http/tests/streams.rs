@@ -96,22 +96,18 @@ async fn a_reply_on_another_stream_is_heard_before_the_end_of_its_own() {
         let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
         let uri: Arc<str> = server.spec().url.as_str().into();
         let message = call(&Arc::default());
-        let answer = client
-            .post(&uri, &message, None, None, HashMap::new())
-            .await
-            .unwrap();
-        let standing = client.get_stream(Arc::clone(&uri), None, None, None, HashMap::new());
+        let back = Back {
+            uri: Arc::clone(&uri),
+            session: None,
+            headers: HashMap::new(),
+        };
+        let answer = client.post(&back, &message).await.unwrap();
+        let standing = client.get_stream(uri, None, None, None, HashMap::new());
         let mut standing = standing.await.unwrap();
         let heard = standing.next().await.unwrap().unwrap();
         assert!(heard.data.unwrap().contains(r#""id":7"#), "it is on its way");
-        let back = Back {
-            uri,
-            session: None,
-            auth: None,
-            headers: HashMap::new(),
-        };
         // A body is not waited with: what it holds may be what another one waits for.
-        let answer = client.answer(answer, &message, false, Default::default(), back);
+        let answer = client.answer(answer, &message, Default::default(), back);
         let answer = timeout(WAIT, answer).await.unwrap().unwrap();
         let over = async {
             match answer {

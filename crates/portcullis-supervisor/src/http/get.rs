@@ -1,0 +1,91 @@
+//! Streams that the client asks for: the one for whatever a server has to say, and those that go on where the answer to
+//! a request broke off.
+
+use std::borrow::Cow;
+
+use futures::stream::BoxStream;
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use rmcp::transport::streamable_http_client::{HttpStatusError, SseError, StreamableHttpError};
+use sse_stream::Sse;
+
+use super::{
+    client::{Back, EVENT_STREAM, Failure, GuardedHttp, header_text, is_media_type},
+    stream::StreamOf,
+};
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+impl GuardedHttp {
+    /// Opens a stream, or goes on with one after its last event.
+    pub(super) async fn get(
+        &self,
+        back: Back,
+        last_event_id: Option<String>,
+        most_bytes: usize,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
+        // The stream of a call goes on at once; a standing one waits where those before it were of no use.
+        let asked = last_event_id
+            .as_deref()
+            .and_then(|event| self.outstanding.broken_off_at(event));
+        if asked.is_none() {
+            tokio::time::sleep(self.standing.pause()).await;
+        }
+        self.standing.peace().await;
+        let mut request = self.request(Method::GET, &back)?;
+        request.first_byte = Some(self.terms.patience);
+        request
+            .headers
+            .insert(header::ACCEPT, HeaderValue::from_static(EVENT_STREAM));
+        if let Some(id) = last_event_id {
+            let id = HeaderValue::from_bytes(id.as_bytes()).map_err(|_| {
+                StreamableHttpError::UnexpectedServerResponse(Cow::from(
+                    "the id of the last event is no header",
+                ))
+            })?;
+            request.headers.insert(LAST_EVENT_ID, id);
+        }
+        let answer = match self.send(request).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.terms.complaint.say(&error.to_string());
+                if asked.is_none() {
+                    self.standing_failed();
+                }
+                return Err(StreamableHttpError::Client(error));
+            }
+        };
+        let status = answer.status();
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            return Err(StreamableHttpError::ServerDoesNotSupportSse);
+        }
+        if let Some(failure) = self.login_needed(&answer) {
+            return Err(failure);
+        }
+        if !status.is_success() {
+            let retry_after = header_text(&answer, &header::RETRY_AFTER);
+            self.left_alone(&answer);
+            let session_is_over = status == StatusCode::NOT_FOUND && back.session.is_some();
+            if asked.is_none() && (status.is_server_error() || session_is_over) {
+                let stream = "where its stream of events was";
+                self.terms
+                    .complaint
+                    .say(&format!("the server answered with status {status} {stream}"));
+                self.standing_failed();
+            }
+            return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
+        }
+        if !is_media_type(&answer, EVENT_STREAM) {
+            let kind = header_text(&answer, &header::CONTENT_TYPE);
+            let kind = kind.map(|kind| self.shown(&kind));
+            return Err(StreamableHttpError::UnexpectedContentType(kind));
+        }
+        let reading = match asked {
+            Some(asked) => StreamOf::Resumed(asked),
+            None => {
+                self.standing.opened();
+                StreamOf::Nobody
+            }
+        };
+        Ok(self.events(answer, reading, most_bytes, back))
+    }
+}
