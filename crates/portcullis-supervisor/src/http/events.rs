@@ -172,7 +172,8 @@ impl EventParser {
         match name {
             b"data" => self.begin_data(sink)?,
             b"event" => self.current.event = Some(text()),
-            b"id" if !value.contains(&0) => self.current.id = Some(text()),
+            // It goes back as a header: one that cannot is none.
+            b"id" if !value.iter().any(u8::is_ascii_control) => self.current.id = Some(text()),
             b"retry" => {
                 if let Ok(retry) = text().trim().parse() {
                     self.current.retry = Some(retry);
@@ -278,7 +279,10 @@ mod tests {
                 ),
             ],
         );
-        check(b"retry: soon\nid: a\0b\n\ndata: a\n\n", &[event("a")]);
+        for no_id in ["a\0b", "a\u{1}b", "a\u{7f}"] {
+            let stream = format!("retry: soon\nid: {no_id}\n\ndata: a\n\n");
+            check(stream.as_bytes(), &[event("a")]);
+        }
         check(b"data: {\"a\":1}", &[event("{\"a\":1}")]);
         check(b"data: \xff\n\n", &[(event("").0, vec![0xff])]);
         check(b"database: x\ndata : y\n \xef\xbb\xbfdata: z\n\n", &[]);

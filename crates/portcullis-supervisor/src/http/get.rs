@@ -1,7 +1,7 @@
 //! Streams that the client asks for: the one for whatever a server has to say, and those that go on where the answer to
 //! a request broke off.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use futures::stream::BoxStream;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -10,10 +10,15 @@ use sse_stream::Sse;
 
 use super::{
     client::{Back, EVENT_STREAM, Failure, GuardedHttp, header_text, is_media_type},
+    outstanding::BrokenOff,
     stream::StreamOf,
 };
+use crate::ticket::WireFault;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How long after the stream of an answer was gone on with it is gone on with again.
+const PAUSE: Duration = Duration::from_millis(500);
 
 impl GuardedHttp {
     /// Opens a stream, or goes on with one after its last event.
@@ -23,12 +28,18 @@ impl GuardedHttp {
         last_event_id: Option<String>,
         most_bytes: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        // The stream of a call goes on at once; a standing one waits where those before it were of no use.
-        let asked = last_event_id
+        let broken = last_event_id
             .as_deref()
             .and_then(|event| self.outstanding.broken_off_at(event));
-        if asked.is_none() {
-            tokio::time::sleep(self.standing.pause()).await;
+        match &broken {
+            Some(broken) if broken.left == Some(Duration::ZERO) => {
+                return Err(self.given_up(broken, "nobody waits for its reply any more".to_owned()));
+            }
+            // The first time at once: some servers have the reply fetched so.
+            Some(broken) if !broken.again => {}
+            Some(_) => tokio::time::sleep(PAUSE).await,
+            // One that stands waits where those before it were of no use.
+            None => tokio::time::sleep(self.standing.pause()).await,
         }
         self.standing.peace().await;
         let mut request = self.request(Method::GET, &back)?;
@@ -48,13 +59,21 @@ impl GuardedHttp {
             Ok(answer) => answer,
             Err(error) => {
                 self.terms.complaint.say(&error.to_string());
-                if asked.is_none() {
+                if broken.is_none() {
                     self.standing_failed();
                 }
                 return Err(StreamableHttpError::Client(error));
             }
         };
         let status = answer.status();
+        let is_stream = status.is_success() && is_media_type(&answer, EVENT_STREAM);
+        if let Some(broken) = broken.as_ref().filter(|_| !is_stream && !may_pass(status)) {
+            let why = format!(
+                "the stream of its answer broke off, and where it was to go on the server answered with status \
+                 {status} and no stream of events"
+            );
+            return Err(self.given_up(broken, why));
+        }
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
@@ -65,7 +84,7 @@ impl GuardedHttp {
             let retry_after = header_text(&answer, &header::RETRY_AFTER);
             self.left_alone(&answer);
             let session_is_over = status == StatusCode::NOT_FOUND && back.session.is_some();
-            if asked.is_none() && (status.is_server_error() || session_is_over) {
+            if broken.is_none() && (status.is_server_error() || session_is_over) {
                 let stream = "where its stream of events was";
                 self.terms
                     .complaint
@@ -74,13 +93,13 @@ impl GuardedHttp {
             }
             return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
         }
-        if !is_media_type(&answer, EVENT_STREAM) {
+        if !is_stream {
             let kind = header_text(&answer, &header::CONTENT_TYPE);
             let kind = kind.map(|kind| self.shown(&kind));
             return Err(StreamableHttpError::UnexpectedContentType(kind));
         }
-        let reading = match asked {
-            Some(asked) => StreamOf::Resumed(asked),
+        let reading = match broken {
+            Some(broken) => StreamOf::Resumed(broken.id, broken.left),
             None => {
                 self.standing.opened();
                 StreamOf::Nobody
@@ -88,4 +107,24 @@ impl GuardedHttp {
         };
         Ok(self.events(answer, reading, most_bytes, back))
     }
+
+    /// The stream is gone on with no more, and whoever waits for the reply is told why.
+    fn given_up(&self, broken: &BrokenOff, why: String) -> Failure {
+        if let Some((_, waiting)) = self.outstanding.take(&broken.id)
+            && let Some(ticket) = waiting.ticket
+        {
+            ticket.fail(WireFault::Closed(why));
+        }
+        // The one failure after which the SDK neither tries again nor takes the credentials for wrong.
+        StreamableHttpError::ServerDoesNotSupportSse
+    }
+}
+
+/// Whether the same request may be answered otherwise soon.
+fn may_pass(status: StatusCode) -> bool {
+    status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+        )
 }

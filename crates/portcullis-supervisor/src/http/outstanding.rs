@@ -1,5 +1,6 @@
 use std::{
     collections::VecDeque,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -61,6 +62,8 @@ pub(crate) struct Waiting {
     pub(crate) subscribes: bool,
     /// The last event of the stream that answers it, where that has an id.
     pub(crate) last_event: Option<String>,
+    /// That stream broke off, and was gone on with.
+    pub(crate) goes_on: bool,
     /// What its caller is told through.
     pub(crate) ticket: Option<Arc<Ticket>>,
     /// Until when somebody may wait for its reply.
@@ -86,10 +89,27 @@ impl Waiting {
         self.ticket.as_ref().is_some_and(|ticket| ticket.is_given_up())
     }
 
+    /// How long somebody may wait for its reply yet; without end where nobody said so.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        match self.is_given_up() {
+            true => Some(Duration::ZERO),
+            false => self.until.map(|until| until.saturating_duration_since(now)),
+        }
+    }
+
     /// Whether nobody waits for its reply any more.
     fn is_over(&self, now: Instant) -> bool {
-        self.is_given_up() || self.until.is_some_and(|until| until <= now)
+        self.left(now).is_some_and(|left| left.is_zero())
     }
+}
+
+/// A request whose stream broke off.
+pub(crate) struct BrokenOff {
+    pub(crate) id: RequestId,
+    /// The stream was gone on with before.
+    pub(crate) again: bool,
+    /// How long somebody may wait for the reply yet, where that has an end.
+    pub(crate) left: Option<Duration>,
 }
 
 impl Outstanding {
@@ -107,13 +127,16 @@ impl Outstanding {
     pub(crate) fn note(&self, message: &ClientJsonRpcMessage) {
         match message {
             JsonRpcMessage::Request(request) => {
+                let subscribes = matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
                 let waiting = Waiting {
                     raw_result: is_raw(&request.request),
-                    subscribes: matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)),
+                    subscribes,
                     last_event: None,
+                    goes_on: false,
                     ticket: ticket(message).cloned(),
                     until: match ticket(message) {
                         Some(ticket) => ticket.over_at(),
+                        None if subscribes => None,
                         None => Instant::now().checked_add(self.patience),
                     },
                 };
@@ -226,12 +249,16 @@ impl Outstanding {
         }
     }
 
-    /// The request whose stream broke off after this event.
-    pub(crate) fn broken_off_at(&self, event: &str) -> Option<RequestId> {
-        let all = self.lock();
-        let mut all = all.waiting.iter();
-        all.rfind(|(_, waiting)| waiting.last_event.as_deref() == Some(event))
-            .map(|(id, _)| id.clone())
+    /// The request whose stream broke off after this event, and is to be gone on with.
+    pub(crate) fn broken_off_at(&self, event: &str) -> Option<BrokenOff> {
+        let mut all = self.lock();
+        let mut all = all.waiting.iter_mut();
+        let (id, waiting) = all.rfind(|(_, waiting)| waiting.last_event.as_deref() == Some(event))?;
+        Some(BrokenOff {
+            id: id.clone(),
+            again: mem::replace(&mut waiting.goes_on, true),
+            left: waiting.left(Instant::now()),
+        })
     }
 
     pub(crate) fn forget(&self, id: &RequestId) {

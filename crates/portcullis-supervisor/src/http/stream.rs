@@ -8,7 +8,7 @@ use rmcp::{
     transport::streamable_http_client::SseError,
 };
 use sse_stream::Sse;
-use tokio::time::Instant;
+use tokio::{task::consume_budget, time::Instant};
 
 use super::{
     client::{Back, GuardedHttp},
@@ -22,6 +22,10 @@ use crate::ticket::WireFault;
 /// The longest line of an event that is none of data, in bytes. An id goes back as a header, of which all together have
 /// so many.
 const LINE_BYTES: usize = 64 << 10;
+
+/// The longest that a server may have the client wait before it goes on with a stream, in milliseconds: as long as it may
+/// ask to be left alone.
+const MOST_RETRY_MS: u64 = 300_000;
 
 impl GuardedHttp {
     /// A stream of events whose data are rewritten for the SDK, which parses them itself.
@@ -38,11 +42,12 @@ impl GuardedHttp {
         // call's own deadline a server that has forgotten it.
         let (asked, silence, resumable) = match reading {
             StreamOf::Request(asked, longest) => (Some(asked), longest, false),
-            StreamOf::Resumed(asked) => (Some(asked), None, true),
+            StreamOf::Resumed(asked, longest) => (Some(asked), longest, true),
             StreamOf::Nobody => (None, None, false),
         };
         let stream = Events {
             body: answer.into_stream(silence).boxed(),
+            chunk: Bytes::new(),
             parser: EventParser::new(LINE_BYTES),
             received: Received {
                 messages: self.messages(most_bytes),
@@ -73,8 +78,8 @@ impl GuardedHttp {
 pub(super) enum StreamOf {
     /// It answers this request, and may be silent for so long; without end where that is its nature.
     Request(RequestId, Option<Duration>),
-    /// It goes on where the stream that answers this request broke off.
-    Resumed(RequestId),
+    /// It goes on where the stream that answers this request broke off, and may be silent for so long.
+    Resumed(RequestId, Option<Duration>),
     /// It answers none, and may be opened again and again.
     Nobody,
 }
@@ -82,6 +87,9 @@ pub(super) enum StreamOf {
 /// A stream of events on its way to the SDK.
 struct Events {
     body: BoxStream<'static, Result<Bytes, EgressError>>,
+    /// What came of the body and is not read yet. A piece is read once all events of the one before are dealt with: a
+    /// compressed body may bring a million of them at once.
+    chunk: Bytes,
     parser: EventParser,
     received: Received,
     client: GuardedHttp,
@@ -135,6 +143,8 @@ enum Phase {
 impl Events {
     async fn next(&mut self) -> Option<Result<Sse, SseError>> {
         loop {
+            // One server's flood gives the others their turn.
+            consume_budget().await;
             if let Some(ready) = self.ready.pop() {
                 return Some(Ok(ready));
             }
@@ -169,31 +179,27 @@ impl Events {
     }
 
     async fn read(&mut self) {
-        match self.body.next().await {
-            Some(Ok(chunk)) => {
-                for piece in chunk.chunks(PIECE_BYTES) {
-                    let read = match self.parser.feed(piece, &mut self.received) {
-                        Ok(()) => self.received.messages.hand_over().await,
-                        Err(EventTooLarge) => Err(self.received.refused.unwrap_or(Refused::TooLarge)),
-                    };
-                    if let Err(refused) = read {
-                        return self.refuse(refused);
-                    }
+        if self.chunk.is_empty() {
+            match self.body.next().await {
+                Some(Ok(chunk)) => self.chunk = chunk,
+                Some(Err(error)) => {
+                    self.phase = Phase::Ending(Some(self.client.failed(error).to_string()));
+                    return;
                 }
+                None => self.phase = Phase::Ending(None),
             }
-            Some(Err(error)) => {
-                self.phase = Phase::Ending(Some(self.client.failed(error).to_string()));
-            }
-            None => {
-                self.phase = Phase::Ending(None);
-                let read = match self.parser.finish(&mut self.received) {
-                    Ok(()) => self.received.messages.hand_over().await,
-                    Err(EventTooLarge) => Err(Refused::TooLarge),
-                };
-                if let Err(refused) = read {
-                    self.refuse(refused);
-                }
-            }
+        }
+        let piece = self.chunk.split_to(self.chunk.len().min(PIECE_BYTES));
+        let parsed = match self.phase {
+            Phase::Open => self.parser.feed(&piece, &mut self.received),
+            _ => self.parser.finish(&mut self.received),
+        };
+        let read = match parsed {
+            Ok(()) => self.received.messages.hand_over().await,
+            Err(EventTooLarge) => Err(self.received.refused.unwrap_or(Refused::TooLarge)),
+        };
+        if let Err(refused) = read {
+            self.refuse(refused);
         }
     }
 
@@ -231,7 +237,7 @@ impl Events {
         }
         if let Some(last) = rewritten.last_mut() {
             last.id = event.id;
-            last.retry = event.retry;
+            last.retry = event.retry.map(|wait_ms| wait_ms.min(MOST_RETRY_MS));
         }
         rewritten
     }

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::{FutureExt, poll};
 use portcullis_config::Protocol;
 use rmcp::model::InitializedNotification;
-use tokio::{task::yield_now, time::timeout};
+use tokio::{
+    task::yield_now,
+    time::{Instant, timeout},
+};
 
 use super::{
     super::client::Back,
@@ -78,6 +81,104 @@ async fn a_stream_that_breaks_off_without_one_leaves_the_outcome_unknown() {
             "it is never sent again"
         );
     }
+}
+
+/// Where nothing can go on any more, a call does not wait for its deadline to say so.
+#[tokio::test]
+async fn a_stream_that_may_not_go_on_ends_its_call_at_once() {
+    for (status, kind) in [
+        ("404 Not Found", "content-type: text/plain"),
+        ("405 No", JSON),
+        ("401 Unauthorized", "www-authenticate: Bearer"),
+        ("200 OK", JSON),
+    ] {
+        let server = Server::new(move |request| {
+            if request.contains(r#""method":"tools/call""#) {
+                return reply("200 OK", EVENTS, b"id: 7\nretry: 10\ndata:\n\n");
+            }
+            if request.starts_with("GET") && header_of(request, "last-event-id").is_some() {
+                return reply(status, kind, b"");
+            }
+            legacy(request)
+        })
+        .await;
+        let mut hub = Hub::patient(server.spec(), Protocol::Initialize, |_| {}).await;
+        hub.state("ready").await;
+        let fault = timeout(WAIT, hub.call("{}")).await.unwrap().unwrap_err();
+        let number = status.split(' ').next().unwrap();
+        let told = format!("where it was to go on the server answered with status {number}");
+        assert!(
+            matches!(&fault, CallFault::OutcomeUnknown { reason } if reason.contains(&told)),
+            "{status}: {fault:?}"
+        );
+        assert_eq!(calls(&server), 1);
+    }
+}
+
+/// A client whose request 7 has a stream that broke off after its event `a`, of a server that answers whoever would go on
+/// with `answer` and neither says more nor closes; and how it goes on.
+async fn broken_off(
+    message: &ClientJsonRpcMessage,
+    patience: Duration,
+    answer: &'static [u8],
+) -> (GuardedHttp, Arc<str>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let spec = spec(listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            request_of(&mut stream).await;
+            let _ = stream.write_all(answer).await;
+            if answer.ends_with(b"\n") {
+                held.push(stream);
+            }
+        }
+    });
+    let terms = HttpTerms { patience, ..terms() };
+    let client = http_client(&spec, &NoEnvironment, terms).unwrap();
+    client.outstanding.note(message);
+    client.outstanding.at_event(&RequestId::Number(7), "a");
+    (client, spec.url.as_str().into())
+}
+
+/// As the SDK does it after an error in a stream: at once, again and again.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_breaks_off_again_and_again_is_gone_on_with_after_a_pause() {
+    const BROKEN: &[u8] =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 10\r\n\r\nid";
+    let (client, uri) = broken_off(&call(&Arc::default()), WAIT, BROKEN).await;
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        let began = Instant::now();
+        let stream = client.get_stream(Arc::clone(&uri), None, Some("a".into()), None, HashMap::new());
+        let events: Vec<_> = stream.await.unwrap().collect().await;
+        assert!(events.last().unwrap().is_err());
+        pauses.push(began.elapsed());
+    }
+    assert!(pauses[0] < Duration::from_millis(100), "{pauses:?}");
+    let paced = |pause: &Duration| *pause >= Duration::from_millis(500);
+    assert!(pauses[1..].iter().all(paced), "{pauses:?}");
+}
+
+/// Nobody says that a listing is waited for no longer, and a server may be silent for ever.
+#[tokio::test]
+async fn a_stream_goes_on_for_as_long_as_somebody_may_wait() {
+    const SILENT: &[u8] =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
+    let message = ClientJsonRpcMessage::request(list, RequestId::Number(7));
+    let (patience, sent) = (Duration::from_millis(300), Instant::now());
+    let (client, uri) = broken_off(&message, patience, SILENT).await;
+    let go_on = || client.get_stream(Arc::clone(&uri), None, Some("a".into()), None, HashMap::new());
+    let events = go_on().await.unwrap();
+    let events: Vec<_> = timeout(WAIT, events.collect()).await.unwrap();
+    assert!(events.iter().all(Result::is_err) && sent.elapsed() >= patience);
+    let over = go_on().await.err();
+    assert!(
+        matches!(over, Some(StreamableHttpError::ServerDoesNotSupportSse)),
+        "{over:?}"
+    );
+    assert!(client.outstanding.waiting(&RequestId::Number(7)).is_none());
 }
 
 /// Of a request that is answered on another stream, the SDK hears the answer first and then that its own stream, or its
@@ -158,6 +259,62 @@ async fn a_stream_for_what_is_no_request_is_not_kept() {
         "{answer:?}"
     );
     timeout(WAIT, served).await.unwrap().unwrap();
+}
+
+/// So often `data:x` as an event of its own: 8,192 times.
+const EVENTS_IN_GZIP: &str = "H4sIAAAAAAACA+3FIQ0AAAgAME8k2rARAUF8gvCbd03lRrRt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt\
+     27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt27Zt+/UHdvEuXQAAAQA=";
+
+/// What a compressed stream brings at once is not looked at all at once, and gives others their turn.
+#[tokio::test]
+async fn a_flood_of_events_is_read_as_it_is_dealt_with() {
+    const MEMBERS: usize = 24;
+    const SENT: u64 = 8_192 * MEMBERS as u64;
+    let packed = base64_simd::STANDARD
+        .decode_to_vec(EVENTS_IN_GZIP)
+        .unwrap()
+        .repeat(MEMBERS);
+    let server = Server::new(move |_| {
+        let kind = format!("{EVENTS}\r\ncontent-encoding: gzip");
+        reply("200 OK", &kind, &packed)
+    })
+    .await;
+    let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
+    let noise = || client.terms.counters.counts().noise;
+    let turns = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&turns);
+    tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Ordering::SeqCst);
+            yield_now().await;
+        }
+    });
+    let uri = server.spec().url.as_str().into();
+    let stream = client.get_stream(uri, None, None, None, HashMap::new());
+    let mut stream = stream.await.unwrap();
+    stream.next().await.unwrap().unwrap();
+    assert!((1..10_000).contains(&noise()), "{}", noise());
+    let before = turns.load(Ordering::SeqCst);
+    assert_eq!(stream.count().await as u64, SENT - 1);
+    assert_eq!(noise(), SENT);
+    let turns = turns.load(Ordering::SeqCst) - before;
+    assert!(turns >= 1_000, "{turns}");
+}
+
+#[tokio::test]
+async fn a_server_does_not_have_the_client_wait_for_ever() {
+    let body = b"retry: 18446744073709551615\ndata:\n\nretry: 10\ndata:\n\n";
+    let server = Server::new(|_| reply("200 OK", EVENTS, body)).await;
+    let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
+    let uri = server.spec().url.as_str().into();
+    let stream = client.get_stream(uri, None, None, None, HashMap::new());
+    let waits: Vec<_> = stream
+        .await
+        .unwrap()
+        .map(|event| event.unwrap().retry)
+        .collect()
+        .await;
+    assert_eq!(waits, [Some(300_000), Some(10)]);
 }
 
 /// What nobody heeds costs the SDK nothing.
