@@ -251,6 +251,11 @@ impl Connection {
                 };
                 lost(reason, ticket)
             }
+            // Over HTTP that was seen where the connection was given up.
+            ServiceError::TransportClosed => {
+                let why = self.complaint.last();
+                lost(why.unwrap_or_else(|| "the connection ended".to_owned()), ticket)
+            }
             other => lost(other.to_string(), ticket),
         }
     }

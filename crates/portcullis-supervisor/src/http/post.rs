@@ -71,6 +71,11 @@ impl GuardedHttp {
                 if is_listen(message) {
                     self.standing_failed();
                 }
+                if error.is_not_sent() {
+                    // Also where the rules refuse the address that the server has by now: a call waits for a newer
+                    // connection then.
+                    self.terms.closed.cancel();
+                }
                 if let Some(ticket) = ticket {
                     settle(
                         ticket,
@@ -92,13 +97,24 @@ impl GuardedHttp {
         limits: StreamableHttpResponseLimits,
         back: Back,
     ) -> Result<StreamableHttpPostResponse, Failure> {
+        let answered = self.read_answer(answer, message, limits, back).await;
+        if is_initialize(message) {
+            return self.session(answered).await;
+        }
+        answered
+    }
+
+    async fn read_answer(
+        &self,
+        answer: GuardedResponse,
+        message: &ClientJsonRpcMessage,
+        limits: StreamableHttpResponseLimits,
+        back: Back,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
         let status = answer.status();
         if status == StatusCode::NOT_FOUND && back.session.is_some() {
             self.session_lost(message);
             return Err(StreamableHttpError::SessionExpired);
-        }
-        if is_initialize(message) {
-            self.set_up(status.is_success());
         }
         if let Some(ticket) = ticket(message) {
             ticket.sent();
@@ -219,6 +235,25 @@ impl GuardedHttp {
             let reason = "the server lost the session again as soon as it was set up anew";
             ticket.fail(WireFault::Unusable(reason.to_owned()));
         }
+    }
+
+    /// The answer to `initialize`, read up to the reply: an error may come with any status, and on a stream.
+    async fn session(
+        &self,
+        answered: Result<StreamableHttpPostResponse, Failure>,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let answered = match answered {
+            Ok(answer) => answer.expect_initialized().await,
+            Err(failure) => Err(failure),
+        };
+        if let Ok((JsonRpcMessage::Error(error), _)) = &answered {
+            let (code, said) = (error.error.code.0, self.shown(&error.error.message));
+            self.terms
+                .complaint
+                .say(&format!("the server answered with error {code}: {said}"));
+        }
+        self.set_up(matches!(answered, Ok((JsonRpcMessage::Response(_), _))));
+        answered.map(|(reply, session)| StreamableHttpPostResponse::Json(reply, session))
     }
 
     /// A session was set up, or could not be. What is set up a second time stands in the place of one that was lost:

@@ -1,13 +1,13 @@
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use futures::StreamExt;
+use futures::{StreamExt, future::BoxFuture};
 use portcullis_config::{HttpSpec, NoEnvironment, Template};
-use portcullis_egress::EgressLog;
+use portcullis_egress::{EgressLog, EgressRules, GuardedClient, Resolver};
 use rmcp::{
     RoleClient, ServiceExt,
     model::{
@@ -509,6 +509,26 @@ async fn a_connection_that_is_not_made_leaves_the_call_unsent() {
     let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
     assert!(post(&client, &server.spec().url, None, &ticket).await.is_err());
     assert!(server.seen().is_empty());
+}
+
+/// Where a name leads may change: then the connection is of no use, and a call would wait for a newer one.
+#[tokio::test]
+async fn a_server_whose_address_is_allowed_no_more_is_not_ready() {
+    struct Elsewhere;
+    impl Resolver for Elsewhere {
+        fn resolve(&self, _: String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
+            Box::pin(async { Ok(vec!["10.0.0.9".parse().unwrap()]) })
+        }
+    }
+    let rules = EgressRules::new(vec!["http://name.test:9".parse().unwrap()]);
+    let client = GuardedClient::builder(rules).resolver(Elsewhere).build().unwrap();
+    let client = GuardedHttp::new(client, terms());
+    let ticket = Arc::new(Ticket::default());
+    let url = Url::parse("http://name.test:9/mcp").unwrap();
+    let error = post(&client, &url, None, &ticket).await.unwrap_err();
+    assert!(error.to_string().contains("`10.0.0.9`"), "{error}");
+    assert!(ticket.withdraw() && client.terms.closed.is_cancelled());
+    assert!(client.terms.complaint.last().unwrap().contains("`10.0.0.9`"));
 }
 
 #[tokio::test]

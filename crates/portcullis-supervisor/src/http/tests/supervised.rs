@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_config::{Protocol, ServerSpec, Timeouts};
-use portcullis_egress::{EgressOutcome, EgressRules};
+use portcullis_egress::EgressOutcome;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout},
@@ -249,6 +249,40 @@ async fn a_session_that_cannot_be_set_up_anew_ends_the_connection() {
     site.shut.store(false, Ordering::SeqCst);
     hub.state("ready").await;
     hub.call("{}").await.unwrap();
+}
+
+/// Whatever its status, an answer without a session leaves the connection of no use: a call would wait for a newer one.
+#[tokio::test]
+async fn a_session_that_is_refused_with_an_error_ends_the_connection() {
+    for kind in [JSON, EVENTS] {
+        let (site, lost) = (Arc::<Site>::default(), Arc::<AtomicBool>::default());
+        let (shared, is_lost) = (Arc::clone(&site), Arc::clone(&lost));
+        let server = Server::new(move |request| {
+            if !is_lost.load(Ordering::SeqCst) || !request.contains(r#""method":"initialize""#) {
+                return shared.answer(request);
+            }
+            let id = id_of(request);
+            let error =
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"no more"}}}}"#);
+            match kind {
+                JSON => reply("200 OK", JSON, error.as_bytes()),
+                _ => reply("200 OK", EVENTS, format!("data: {error}\n\n").as_bytes()),
+            }
+        })
+        .await;
+        let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+        hub.state("ready").await;
+        site.lose_sessions();
+        lost.store(true, Ordering::SeqCst);
+        let fault = hub.call("{}").await.unwrap_err();
+        assert!(matches!(fault, CallFault::NotSent { .. }), "{fault:?}");
+        let reason = hub.state("backing_off").await;
+        assert!(reason.contains("error -32000: no more"), "{reason}");
+        lost.store(false, Ordering::SeqCst);
+        hub.state("ready").await;
+        hub.call("{}").await.unwrap();
+        assert_eq!(site.executed.load(Ordering::SeqCst), 1);
+    }
 }
 
 #[tokio::test]
