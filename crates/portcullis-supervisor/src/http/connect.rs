@@ -77,7 +77,8 @@ pub(super) fn http_client(
     sources: &dyn Sources,
     terms: HttpTerms,
 ) -> Result<GuardedHttp, HttpError> {
-    let (headers, secrets) = headers(spec, sources)?;
+    let (headers, mut secrets) = headers(spec, sources)?;
+    secrets.extend(hidden_of_the_url(spec));
     // Before anything is tried, since what is tried is told.
     terms.complaint.keep(&secrets);
     let complaint = terms.complaint.clone();
@@ -132,6 +133,16 @@ fn headers(spec: &HttpSpec, sources: &dyn Sources) -> Result<(HeaderMap, Vec<Sec
         secrets.push(secret);
     }
     Ok((headers, secrets))
+}
+
+/// What is left out of the url where that is shown: many a server names the path of whatever it does not know.
+fn hidden_of_the_url(spec: &HttpSpec) -> Vec<SecretString> {
+    let shown = spec.shown_url();
+    let parts = spec.url.path().split('/').map(str::to_owned);
+    let query = spec.url.query_pairs();
+    let query = query.flat_map(|(name, value)| [name.into_owned(), value.into_owned()]);
+    let hidden = parts.chain(query).filter(|part| !shown.contains(part.as_str()));
+    hidden.map(SecretString::from).collect()
 }
 
 fn egress_proxy(spec: &ProxySpec, sources: &dyn Sources) -> Result<EgressProxy, HttpError> {

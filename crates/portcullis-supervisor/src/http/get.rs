@@ -81,7 +81,7 @@ impl GuardedHttp {
             return Err(failure);
         }
         if !status.is_success() {
-            let retry_after = header_text(&answer, &header::RETRY_AFTER);
+            let retry_after = self.asked_to_wait(&answer);
             self.left_alone(&answer);
             let session_is_over = status == StatusCode::NOT_FOUND && back.session.is_some();
             if broken.is_none() && (status.is_server_error() || session_is_over) {

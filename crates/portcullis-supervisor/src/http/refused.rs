@@ -55,7 +55,7 @@ impl GuardedHttp {
             self.forget(message);
             return Err(failure);
         }
-        let asks = header_text(&answer, &header::RETRY_AFTER);
+        let asks = self.asked_to_wait(&answer);
         let retry_after = self.left_alone(&answer);
         let auth = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let json = is_media_type(&answer, JSON) && !auth && status != StatusCode::TOO_MANY_REQUESTS;
@@ -89,7 +89,7 @@ impl GuardedHttp {
             false => reason,
         };
         let reason = match (&asks, is_overloaded(status)) {
-            (Some(asks), true) => format!("{reason}; it asks to be tried again after `{}`", self.shown(asks)),
+            (Some(asks), true) => format!("{reason}; it asks to be tried again after `{asks}`"),
             _ => reason,
         };
         self.terms.complaint.say(&reason);
@@ -150,6 +150,11 @@ impl GuardedHttp {
                 }
                 Translated::Back(_) => None,
             })
+    }
+
+    /// What the server says of when to try again, as it is shown. The SDK has it in its log.
+    pub(super) fn asked_to_wait(&self, answer: &GuardedResponse) -> Option<String> {
+        header_text(answer, &header::RETRY_AFTER).map(|asks| self.shown(&asks))
     }
 
     /// Notes how long the server asks to be left alone, where it turns requests away.

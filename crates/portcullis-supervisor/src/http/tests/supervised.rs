@@ -661,6 +661,27 @@ fn given(server: &Server) -> HttpSpec {
     spec
 }
 
+/// Many a server says the path of what it does not know, and some have a key in it.
+#[tokio::test]
+async fn no_failure_shows_what_is_left_out_of_the_url() {
+    let server = Server::new(|request| {
+        let path = request.split(' ').nth(1).unwrap_or_default();
+        let said = format!("Cannot POST {path}: the key {} is none", "Q".repeat(8));
+        reply("404 Not Found", "content-type: text/plain", said.as_bytes())
+    })
+    .await;
+    let mut spec = server.spec();
+    spec.url
+        .set_path("/s/9f8e7d6c5b4a392817069f8e7d6c5b4a/a-plain-and-long-word/mcp");
+    spec.url.set_query(Some("key=QQQQQQQQ"));
+    let mut hub = Hub::new(spec, Protocol::Initialize).await;
+    let reason = hub.state("backing_off").await;
+    assert!(
+        reason.contains("POST /s/[redacted]/a-plain-and-long-word/mcp?key=[redacted]: the key [redacted] is"),
+        "{reason}"
+    );
+}
+
 /// A call that finds its session lost, which cannot be set up anew: the SDK says so with all that the server said.
 #[tokio::test]
 async fn no_fault_of_a_call_shows_what_the_server_was_given() {
@@ -694,6 +715,8 @@ async fn no_failure_that_the_sdk_hears_of_shows_what_the_server_was_given() {
         ("200 OK", "content-type: s3cret-canary"),
         ("401 Unauthorized", "www-authenticate: Bearer s3cret-canary"),
         ("403 Forbidden", "www-authenticate: Bearer s3cret-canary"),
+        ("429 Too Many", "retry-after: Bearer s3cret-canary"),
+        ("503 Away", "retry-after: Bearer s3cret-canary"),
     ] {
         let server = Server::new(move |_| reply(status, head, b"")).await;
         let client = http_client(&given(&server), &NoEnvironment, terms()).unwrap();
