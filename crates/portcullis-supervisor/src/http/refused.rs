@@ -74,6 +74,7 @@ impl GuardedHttp {
             && is_discover(message)
             && status.is_client_error()
             && !auth
+            && !asks_for_peace(status)
             && back.session.is_none()
         {
             // A server of the older era, which knows no `server/discover`.
@@ -88,7 +89,7 @@ impl GuardedHttp {
             true => OLD_TRANSPORT.to_owned(),
             false => reason,
         };
-        let reason = match (&asks, is_overloaded(status)) {
+        let reason = match (&asks, asks_for_peace(status)) {
             (Some(asks), true) => format!("{reason}; it asks to be tried again after `{asks}`"),
             _ => reason,
         };
@@ -98,7 +99,7 @@ impl GuardedHttp {
         }
         self.tell(message, fault_of(status, reason.clone(), retry_after));
         self.forget(message);
-        if is_overloaded(status) || status.is_server_error() {
+        if asks_for_peace(status) || status.is_server_error() {
             return Err(HttpStatusError::new(status.as_u16(), asks).into());
         }
         Err(StreamableHttpError::UnexpectedServerResponse(Cow::from(reason)))
@@ -157,9 +158,9 @@ impl GuardedHttp {
         header_text(answer, &header::RETRY_AFTER).map(|asks| self.shown(&asks))
     }
 
-    /// Notes how long the server asks to be left alone, where it turns requests away.
+    /// Notes how long the server asks to be left alone, where it is one that may ask.
     pub(super) fn left_alone(&self, answer: &GuardedResponse) -> Option<Duration> {
-        if !is_overloaded(answer.status()) {
+        if !asks_for_peace(answer.status()) {
             return None;
         }
         #[expect(
@@ -199,12 +200,15 @@ fn fault_of(status: StatusCode, reason: String, retry_after: Option<Duration>) -
     match status {
         // With a challenge, a 403 wants a login as well; it is told apart before.
         StatusCode::UNAUTHORIZED => WireFault::LoginNeeded(reason),
-        status if is_overloaded(status) => WireFault::Overloaded(reason, retry_after),
+        // Of too many requests this was one, and not carried out (RFC 6585, section 4). Of a 503 that is not said: it may
+        // come from what stands before the server, which had passed the call on (RFC 9110, sections 9.2.2 and 15.6.4).
+        StatusCode::TOO_MANY_REQUESTS => WireFault::Overloaded(reason, retry_after),
         _ => WireFault::Unusable(reason),
     }
 }
 
-fn is_overloaded(status: StatusCode) -> bool {
+/// Whether this is how a server says that it is to be left alone for a while.
+fn asks_for_peace(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE

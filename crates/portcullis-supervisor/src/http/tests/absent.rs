@@ -244,7 +244,12 @@ async fn the_older_era_is_found_however_the_newer_one_is_refused() {
 }
 
 /// The times at which a handshake was tried of a server that turns the first one away like this.
-async fn tries(head: &'static str, era: &'static str, protocol: Protocol) -> Vec<Instant> {
+async fn tries(
+    status: &'static str,
+    head: &'static str,
+    era: &'static str,
+    protocol: Protocol,
+) -> Vec<Instant> {
     let times = Arc::<Mutex<Vec<Instant>>>::default();
     let all = Arc::clone(&times);
     let server = Server::new(move |request| {
@@ -252,7 +257,7 @@ async fn tries(head: &'static str, era: &'static str, protocol: Protocol) -> Vec
             let mut all = all.lock().unwrap();
             all.push(Instant::now());
             if all.len() == 1 {
-                return reply("503 Away", head, b"later");
+                return reply(status, head, b"later");
             }
         }
         match protocol {
@@ -280,10 +285,15 @@ async fn a_server_that_asks_for_it_is_left_alone_for_so_long() {
         (SECONDS, "server/discover", Protocol::Modern),
         (SECONDS, "tools/list", Protocol::Initialize),
     ] {
-        let times = tries(head, era, protocol).await;
-        let gap = times[1] - times[0];
-        // Without it, the next try comes within 20 ms.
-        assert!(gap >= Duration::from_millis(950), "{head} {era}: {gap:?}");
+        for status in ["503 Away", "429 Too Many"] {
+            let times = tries(status, head, era, protocol).await;
+            let gap = times[1] - times[0];
+            // Without it, the next try comes within 20 ms.
+            assert!(
+                gap >= Duration::from_millis(950),
+                "{status} {head} {era}: {gap:?}"
+            );
+        }
     }
 }
 
