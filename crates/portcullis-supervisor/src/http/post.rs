@@ -27,9 +27,6 @@ use crate::{
     ticket::{Ticket, WireFault},
 };
 
-/// A header that the SDK sends in the eras that also have arguments in headers (SEP-2243).
-const METHOD_HEADER: &str = "mcp-method";
-
 impl GuardedHttp {
     /// Sends one message and reads the head of the answer. What a call's ticket is told follows from where it
     /// failed, never from what the failure is called.
@@ -48,9 +45,8 @@ impl GuardedHttp {
             .headers
             .insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
         request.body = Bytes::from(body);
-        if request.headers.contains_key(METHOD_HEADER) {
-            request.headers.extend(self.outstanding.params.headers(message));
-        }
+        // Of the newer era alone: in the older one nobody says which (SEP-2243).
+        request.headers.extend(self.outstanding.params.headers(message));
         if matches!(message, JsonRpcMessage::Request(_)) {
             request.first_byte = Some(left(message).unwrap_or(self.terms.patience));
         }
