@@ -115,6 +115,7 @@ fn a_path_prefix_ends_at_a_segment_and_cannot_be_left() {
             ("https://a.test/mcp/..%5cadmin", "path_ambiguous"),
             ("https://a.test/mcp/%252e%252e/admin", "path_ambiguous"),
             ("https://a.test/mcp/..;/admin", "path_ambiguous"),
+            ("https://a.test/mcp/x%00/", "path_ambiguous"),
             ("https://b.test/x/y", "ok"),
             ("https://b.test/x", "path_not_allowed"),
         ],
@@ -225,6 +226,8 @@ fn a_resolved_name_must_be_public_or_named_by_address() {
         "http://corp.test:8080",
         "http://10.0.0.5:8080",
         "http://localhost:9090",
+        "http://10.0.0.7:9090",
+        "https://10.0.0.8:8080",
     ];
     let rules = EgressRules::new(rules.iter().map(|rule| rule.parse().unwrap()).collect());
     for (host, address, expected) in [
@@ -234,8 +237,12 @@ fn a_resolved_name_must_be_public_or_named_by_address() {
         ("api.test", "::1", "address_not_allowed"),
         ("corp.test", "10.0.0.5", "ok"),
         ("corp.test", "10.0.0.6", "address_not_allowed"),
+        // Named for the other scheme.
+        ("corp.test", "10.0.0.8", "address_not_allowed"),
         ("localhost", "127.0.0.1", "ok"),
         ("localhost", "8.8.8.8", "address_not_allowed"),
+        // It means two addresses, whatever else may be connected to.
+        ("localhost", "10.0.0.7", "address_not_allowed"),
         ("other.test", "8.8.8.8", "host_not_allowed"),
     ] {
         let answer = rules.check_resolved(host, address.parse().unwrap());

@@ -52,6 +52,10 @@ async fn a_plain_and_a_compressed_body_come_whole() {
         assert_eq!(fetch(&server, Limits::default()).await.unwrap(), text.as_bytes());
         assert_eq!(server.seen()[0].header("accept-encoding"), Some("gzip"));
     }
+    // What is said to be compressed, and is nothing at all.
+    let nothing = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n";
+    let server = Server::answering(|_| nothing.to_vec()).await;
+    assert_eq!(fetch(&server, short()).await.unwrap(), "");
 }
 
 #[tokio::test]
@@ -64,18 +68,22 @@ async fn a_bomb_is_stopped_while_it_unpacks() {
         decoded_bytes: 1 << 20,
         ..short()
     };
-    let error = fetch(&server, limits).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            EgressError::DecodedTooLarge {
-                limit_bytes: 1_048_576,
-                ..
-            }
-        ),
-        "{error:?}"
-    );
-    assert!(!error.is_not_sent());
+    let client = builder(&[format!("http://{}", server.address)])
+        .limits(limits)
+        .build()
+        .unwrap();
+    let whole = client.send(get(server.url("/"))).await.unwrap().bytes().await;
+    let pieces = client.send(get(server.url("/"))).await.unwrap().into_pieces();
+    let pieces: Vec<_> = pieces.collect().await;
+    for error in [whole.err(), pieces.into_iter().find_map(Result::err)] {
+        assert!(
+            matches!(
+                &error,
+                Some(error @ EgressError::DecodedTooLarge { limit_bytes: 1_048_576, .. }) if !error.is_not_sent()
+            ),
+            "{error:?}"
+        );
+    }
 }
 
 /// What has come in one piece and grows to hundreds of MiB would hold up whoever shares the thread.

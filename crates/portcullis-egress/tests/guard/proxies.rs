@@ -217,6 +217,10 @@ async fn a_login_that_is_missing_or_wrong_is_said() {
             .await
             .unwrap_err();
         assert!(matches!(error, EgressError::ProxyLogin { .. }), "{error:?}");
+        assert!(
+            !error.is_not_sent(),
+            "a server may answer so, once it had the request"
+        );
         let error = ask(&client, &format!("https://api.test:{port}/"))
             .await
             .unwrap_err();

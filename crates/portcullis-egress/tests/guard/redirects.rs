@@ -67,6 +67,26 @@ async fn credentials_reach_their_origin_and_never_another_one() {
 }
 
 #[tokio::test]
+async fn credentials_are_for_their_origin_also_where_another_one_is_asked_first() {
+    let (home, other) = (
+        Server::answering(|_| ok("home")).await,
+        Server::answering(|_| ok("other")).await,
+    );
+    let lines = [
+        format!("http://{}", home.address),
+        format!("http://{}", other.address),
+    ];
+    let client = builder(&lines)
+        .credentials(&home.url("/mcp"), credentials())
+        .build()
+        .unwrap();
+    for (server, given) in [(&other, false), (&home, true)] {
+        client.send(get(server.url("/mcp"))).await.unwrap();
+        assert_eq!(server.seen()[0].head.contains(SECRET), given);
+    }
+}
+
+#[tokio::test]
 async fn credentials_stay_within_their_origin() {
     let server = Server::answering(|seen| {
         if seen.path() == "/mcp" {

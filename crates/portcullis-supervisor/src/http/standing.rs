@@ -87,3 +87,37 @@ impl Standing {
         self.peace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_stood_may_fail_three_times_in_a_row() {
+        let standing = Standing::default();
+        assert!((0..10).all(|_| !standing.failed()), "none stood yet");
+        standing.opened();
+        assert!(!standing.failed() && !standing.failed());
+        standing.opened();
+        assert!(!standing.failed() && !standing.failed() && standing.failed());
+    }
+
+    #[test]
+    fn one_that_ends_empty_is_opened_ever_more_slowly_until_one_is_of_use() {
+        let standing = Standing::default();
+        let end_empty = || {
+            standing.ended(false, MOST_PAUSE - Duration::from_millis(1));
+            standing.pause().as_millis()
+        };
+        for (any, lived) in [(true, Duration::ZERO), (false, MOST_PAUSE)] {
+            assert_eq!(standing.pause(), Duration::ZERO);
+            let pauses: Vec<_> = (0..9).map(|_| end_empty()).collect();
+            assert_eq!(
+                pauses,
+                [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]
+            );
+            standing.ended(any, lived);
+        }
+        assert_eq!(standing.pause(), Duration::ZERO);
+    }
+}

@@ -457,6 +457,24 @@ async fn a_status_is_told_for_what_it_is() {
     check(reply("202 Accepted", html, b""), "accepted").await;
 }
 
+/// These say that nothing was done, whatever their body says.
+#[tokio::test]
+async fn a_status_that_turns_a_call_away_is_told_before_the_error_in_its_body() {
+    let error = br#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such tool"}}"#;
+    for (status, told) in [
+        ("401 Unauthorized", "LoginNeeded"),
+        ("403 Forbidden", "Unusable"),
+        ("429 Too Many", "Overloaded"),
+    ] {
+        let (text, fault, _) = outcome(reply(status, JSON, error), None).await;
+        let fault = format!("{:?}", fault.unwrap());
+        assert!(
+            text.starts_with("failure") && fault.starts_with(told),
+            "{status}: {text} {fault}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_lost_session_leaves_the_call_unsent() {
     let (text, fault, sent) = outcome(reply("404 Not Found", JSON, b"{}"), Some("s1")).await;
@@ -511,24 +529,60 @@ async fn a_connection_that_is_not_made_leaves_the_call_unsent() {
     assert!(server.seen().is_empty());
 }
 
+/// A name of which these are the addresses, one time after the other; the last one for ever.
+struct Leads(Mutex<Vec<Option<&'static str>>>);
+
+impl Resolver for Leads {
+    fn resolve(&self, _: String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
+        let mut all = self.0.lock().unwrap();
+        let next = if all.len() > 1 { all.remove(0) } else { all[0] };
+        Box::pin(async move {
+            let address = next.ok_or_else(|| std::io::Error::other("no answer"))?;
+            Ok(vec![address.parse().unwrap()])
+        })
+    }
+}
+
+/// A client of the server at this address, by a name that leads so.
+fn by_name(address: SocketAddr, leads: &[Option<&'static str>]) -> (GuardedHttp, Url) {
+    let name = format!("http://name.test:{}", address.port());
+    let rules = [name.clone(), format!("http://{address}")];
+    let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+    let client = GuardedClient::builder(EgressRules::new(rules))
+        .resolver(Leads(Mutex::new(leads.to_vec())))
+        .build()
+        .unwrap();
+    let url = Url::parse(&format!("{name}/mcp")).unwrap();
+    (GuardedHttp::new(client, terms()), url)
+}
+
 /// Where a name leads may change: then the connection is of no use, and a call would wait for a newer one.
 #[tokio::test]
 async fn a_server_whose_address_is_allowed_no_more_is_not_ready() {
-    struct Elsewhere;
-    impl Resolver for Elsewhere {
-        fn resolve(&self, _: String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
-            Box::pin(async { Ok(vec!["10.0.0.9".parse().unwrap()]) })
-        }
-    }
-    let rules = EgressRules::new(vec!["http://name.test:9".parse().unwrap()]);
-    let client = GuardedClient::builder(rules).resolver(Elsewhere).build().unwrap();
-    let client = GuardedHttp::new(client, terms());
+    let (client, url) = by_name("127.0.0.1:9".parse().unwrap(), &[Some("10.0.0.9")]);
     let ticket = Arc::new(Ticket::default());
-    let url = Url::parse("http://name.test:9/mcp").unwrap();
     let error = post(&client, &url, None, &ticket).await.unwrap_err();
     assert!(error.to_string().contains("`10.0.0.9`"), "{error}");
     assert!(ticket.withdraw() && client.terms.closed.is_cancelled());
     assert!(client.terms.complaint.last().unwrap().contains("`10.0.0.9`"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_sent_is_sent_once_more_after_a_moment_and_then_the_server_is_gone() {
+    let server = Server::new(|_| reply("202 Accepted", JSON, b"")).await;
+    for (leads, requests) in [(&[None, Some("127.0.0.1")][..], 1), (&[None], 0)] {
+        let (client, url) = by_name(server.address, leads);
+        let began = tokio::time::Instant::now();
+        let posted = post(&client, &url, None, &Arc::default()).await;
+        assert_eq!(posted.is_ok(), requests == 1, "{posted:?}");
+        assert!(began.elapsed() >= Duration::from_millis(250));
+        assert_eq!(client.terms.closed.is_cancelled(), posted.is_err());
+    }
+    assert_eq!(server.seen().len(), 1);
+    // So it is where a stream is asked for that stands.
+    let (client, url) = by_name(server.address, &[None]);
+    let stream = client.get_stream(url.as_str().into(), None, None, None, HashMap::new());
+    assert!(stream.await.is_err() && client.terms.closed.is_cancelled());
 }
 
 #[tokio::test]
@@ -563,6 +617,7 @@ fn what_cannot_be_set_up_is_said_before_anything_is_sent() {
     for (name, value, part) in [
         ("Mcp-Session-Id", "x", "headers.Mcp-Session-Id: the protocol"),
         ("Accept", "x", "headers.Accept: the protocol"),
+        ("Mcp-Param-Region", "x", "headers.Mcp-Param-Region: the protocol"),
         ("Host", "evil.example", "`host` may not be set"),
         ("a b", "x", "headers.a b: this is no name"),
         ("X-Key", "a\nb", "headers.X-Key: its value"),

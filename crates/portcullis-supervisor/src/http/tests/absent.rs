@@ -184,27 +184,29 @@ async fn a_server_that_takes_no_subscriptions_is_not_given_up_for_that() {
     }
 }
 
-/// A server of the older era whose stream stood, and which has forgotten the session.
+/// A server of the older era whose stream stood, and which has forgotten the session or is gone behind its gateway.
 #[tokio::test]
-async fn a_legacy_server_that_forgot_the_session_while_idle_is_connected_anew() {
-    let (site, streams) = (Arc::<Site>::default(), Arc::<AtomicUsize>::default());
-    let (shared, count) = (Arc::clone(&site), Arc::clone(&streams));
-    let server = Server::new(move |request| {
-        if request.starts_with("GET") {
-            return match count.fetch_add(1, Ordering::SeqCst) {
-                0 => reply("200 OK", EVENTS, b": hello\n\n"),
-                _ => reply("404 Not Found", "content-type: text/plain", b"no such session"),
-            };
-        }
-        shared.answer(request)
-    })
-    .await;
-    let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
-    hub.state("ready").await;
-    let reason = hub.state("backing_off").await;
-    assert!(reason.contains("status 404"), "{reason}");
-    hub.state("ready").await;
-    assert_eq!(site.begun.load(Ordering::SeqCst), 2);
+async fn a_legacy_server_whose_stream_is_lost_while_idle_is_connected_anew() {
+    for status in ["404 Not Found", "502 Bad Gateway"] {
+        let (site, streams) = (Arc::<Site>::default(), Arc::<AtomicUsize>::default());
+        let (shared, count) = (Arc::clone(&site), Arc::clone(&streams));
+        let server = Server::new(move |request| {
+            if request.starts_with("GET") {
+                return match count.fetch_add(1, Ordering::SeqCst) {
+                    0 => reply("200 OK", EVENTS, b": hello\n\n"),
+                    _ => reply(status, "content-type: text/plain", b"no such session"),
+                };
+            }
+            shared.answer(request)
+        })
+        .await;
+        let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+        hub.state("ready").await;
+        let reason = hub.state("backing_off").await;
+        assert!(reason.contains(&format!("status {status}")), "{reason}");
+        hub.state("ready").await;
+        assert_eq!(site.begun.load(Ordering::SeqCst), 2);
+    }
 }
 
 /// Over HTTP too, whatever becomes of the newer era's question, the older handshake is tried, and what was found is

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::{FutureExt, poll};
 use portcullis_config::Protocol;
-use rmcp::model::InitializedNotification;
+use rmcp::model::{
+    InitializedNotification, SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
+};
 use tokio::{
     task::yield_now,
     time::{Instant, timeout},
@@ -158,6 +160,65 @@ async fn a_stream_that_breaks_off_again_and_again_is_gone_on_with_after_a_pause(
     assert!(pauses[0] < Duration::from_millis(100), "{pauses:?}");
     let paced = |pause: &Duration| *pause >= Duration::from_millis(500);
     assert!(pauses[1..].iter().all(paced), "{pauses:?}");
+}
+
+/// A server that asks to be left alone is, for five minutes at most, by what stands while nobody calls. A call goes out all
+/// the same, and an answer that is one ends the wait.
+#[tokio::test(start_paused = true)]
+async fn streams_that_stand_wait_for_a_server_that_asks_for_it() {
+    let server = Server::new(|_| reply("200 OK", EVENTS, b"")).await;
+    let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
+    let uri: Arc<str> = server.spec().url.as_str().into();
+    let took = async |message: Option<ClientJsonRpcMessage>| {
+        let (began, uri) = (Instant::now(), Arc::clone(&uri));
+        match message {
+            Some(message) => {
+                let posted = client.post_message(uri, message, None, None, HashMap::new());
+                posted.await.unwrap();
+            }
+            None => {
+                let stream = client.get_stream(uri, None, None, None, HashMap::new());
+                drop(stream.await.unwrap());
+            }
+        }
+        began.elapsed().as_secs()
+    };
+    for (asked, waited) in [(5, 5), (86_400, 300)] {
+        for message in [None, Some(listen(1))] {
+            client.standing.leave_alone(Duration::from_secs(asked));
+            assert_eq!(took(message).await, waited);
+        }
+        assert_eq!(took(Some(listen(1))).await, 0, "it answered");
+        client.standing.leave_alone(Duration::from_secs(asked));
+        assert_eq!(took(Some(call(&Arc::default()))).await, 0);
+    }
+}
+
+/// A subscription is silent while nothing changes; whatever else is asked for is answered in time.
+#[tokio::test(start_paused = true)]
+async fn the_stream_of_a_subscription_alone_may_be_silent_for_ever() {
+    const SILENT: &[u8] =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
+    let list = ClientJsonRpcMessage::request(list, RequestId::Number(7));
+    for (message, ends) in [(list, true), (listen(7), false)] {
+        let (client, uri) = broken_off(&message, WAIT, SILENT).await;
+        let posted = client.post_message(uri, message, None, None, HashMap::new());
+        let StreamableHttpPostResponse::Sse(mut events, _) = posted.await.unwrap() else {
+            panic!("no stream");
+        };
+        let next = timeout(WAIT * 100, events.next()).await;
+        assert_eq!(next.is_ok(), ends, "{next:?}");
+    }
+}
+
+fn listen(id: i64) -> ClientJsonRpcMessage {
+    let params = SubscriptionsListenRequestParams::new(SubscriptionFilter::new());
+    let listen = SubscriptionsListenRequest::new(params);
+    ClientJsonRpcMessage::request(
+        ClientRequest::SubscriptionsListenRequest(listen),
+        RequestId::Number(id),
+    )
 }
 
 /// Nobody says that a listing is waited for no longer, and a server may be silent for ever.

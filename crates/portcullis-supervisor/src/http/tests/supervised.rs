@@ -338,9 +338,14 @@ async fn a_server_that_cannot_be_used_says_why() {
     let busy = |_: &str| reply("503 Away", "retry-after: 9\r\ncontent-type: text/plain", b"later");
     let missing = |_: &str| reply("404 Not Found", "content-type: text/plain", b"nothing here");
     type Answer = fn(&str) -> Vec<u8>;
-    let cases: [(Answer, &str); 4] = [
+    let no_challenge = |_: &str| reply("401 Unauthorized", "content-type: text/plain", b"who?");
+    let cases: [(Answer, &str); 5] = [
         (old, "speaks the HTTP+SSE transport of 2024-11-05"),
         (login, "login needed: the server answered with status 401"),
+        (
+            no_challenge,
+            "the server answered with status 401 Unauthorized: who?",
+        ),
         (busy, "status 503 Service Unavailable: later"),
         (missing, "status 404 Not Found: nothing here"),
     ];
