@@ -1,6 +1,6 @@
 use std::{
     collections::VecDeque,
-    mem,
+    iter, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -165,10 +165,7 @@ impl Outstanding {
     pub(crate) fn claim(&self, id: &Id) -> Option<(RequestId, Waiting, OnItsWay)> {
         let mut all = self.lock();
         let arrived = CancellationToken::new();
-        let (id, waiting) = all.take(&exact(id), Some(&arrived)).or_else(|| {
-            let number = RequestId::Number(id.as_number()?);
-            all.take(&number, Some(&arrived))
-        })?;
+        let (id, waiting) = meant(id).find_map(|id| all.take(&id, Some(&arrived)))?;
         let on_its_way = OnItsWay {
             id: id.clone(),
             _arrives: arrived.drop_guard(),
@@ -196,14 +193,16 @@ impl Outstanding {
         retired.and_then(|retired| retired.arrived.clone())
     }
 
+    /// The request that waits and that a reply with `id` answers.
+    pub(crate) fn named(&self, id: &Id) -> Option<RequestId> {
+        let all = self.lock();
+        meant(id).find(|id| all.waiting.iter().any(|(found, _)| found == id))
+    }
+
     /// Whether `id` is that of a request that is over.
     pub(crate) fn is_retired(&self, id: &Id) -> bool {
         let all = self.lock();
-        let is_retired = |id: &RequestId| all.retired.iter().any(|retired| retired.id == *id);
-        is_retired(&exact(id))
-            || id
-                .as_number()
-                .is_some_and(|number| is_retired(&RequestId::Number(number)))
+        meant(id).any(|id| all.retired.iter().any(|retired| retired.id == id))
     }
 
     /// Whether `asked` is the only request that somebody waits for, subscriptions aside: then it can be blamed for a reply that
@@ -300,11 +299,13 @@ impl Requests {
     }
 }
 
-fn exact(id: &Id) -> RequestId {
-    match id {
+/// The ids of requests that a reply with `id` may mean: its own, and the number that it writes as a text.
+fn meant(id: &Id) -> impl Iterator<Item = RequestId> {
+    let exact = match id {
         Id::Number(number) => RequestId::Number(*number),
         Id::String(text) => RequestId::String(text.as_str().into()),
-    }
+    };
+    iter::once(exact).chain(id.as_number().map(RequestId::Number))
 }
 
 #[cfg(test)]

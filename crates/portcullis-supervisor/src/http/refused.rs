@@ -8,6 +8,7 @@ use std::{
 use futures::StreamExt;
 use http::{HeaderValue, Method, StatusCode, header};
 use portcullis_egress::GuardedResponse;
+use portcullis_wire::Frame;
 use rmcp::{
     model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage},
     transport::streamable_http_client::{HttpStatusError, StreamableHttpError, StreamableHttpPostResponse},
@@ -62,7 +63,9 @@ impl GuardedHttp {
         let most = if json { REPORT_BYTES } else { DIAGNOSTIC_BYTES };
         let body = answer.prefix(most).await;
         let asked = request_id(message);
-        let reported = json.then(|| self.reported(&body, asked)).flatten();
+        let reported = asked
+            .filter(|_| json)
+            .and_then(|asked| self.reported(&body, asked));
         if let Some(message) = reported {
             return Ok(StreamableHttpPostResponse::Json(message, session));
         }
@@ -138,14 +141,22 @@ impl GuardedHttp {
         matches!(first, Ok(Some(event)) if event == "endpoint")
     }
 
-    /// The JSON-RPC error in the body of an error status, for the request that was asked.
-    fn reported(&self, body: &[u8], asked: Option<&RequestId>) -> Option<ServerJsonRpcMessage> {
+    /// The JSON-RPC error in the body of an error status, for the request that was asked. One that names another request
+    /// that waits would end that one, and leave this one without any end.
+    fn reported(&self, body: &[u8], asked: &RequestId) -> Option<ServerJsonRpcMessage> {
+        let is_anothers = |frame: &Frame| match frame {
+            Frame::Error { id: Some(id), .. } => {
+                self.outstanding.named(id).is_some_and(|named| named != *asked)
+            }
+            _ => false,
+        };
         errors(body)
+            .filter(|frame| !is_anothers(frame))
             .filter_map(|frame| translate(frame, &self.outstanding))
             .find_map(|translated| match translated {
                 Translated::Up(message, _) => Some(message),
                 Translated::Stray(stray) => {
-                    let waiting = self.outstanding.take(asked?)?;
+                    let waiting = self.outstanding.take(asked)?;
                     self.terms.counters.unusable();
                     Some(stray.blame(waiting))
                 }

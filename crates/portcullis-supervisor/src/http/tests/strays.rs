@@ -142,6 +142,30 @@ async fn a_stream_or_body_that_ends_with_nothing_else_was_the_answer() {
     }
 }
 
+/// Else that one would fail for nothing, and the one that was answered would wait for its deadline.
+#[tokio::test]
+async fn an_error_status_ends_its_own_request_whichever_its_body_names() {
+    for id in ["8", "\"8\""] {
+        let error = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":"x"}}}}"#);
+        let server = Server::new(move |_| reply("400 Bad Request", JSON, error.as_bytes())).await;
+        let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        let other = ClientJsonRpcMessage::request(ping, RequestId::Number(8));
+        client.outstanding.note(&other);
+        let ticket = Arc::new(Ticket::default());
+        post(&client, &server.spec().url, None, &ticket)
+            .await
+            .unwrap_err();
+        let fault = ticket.fault();
+        assert!(
+            matches!(fault, Some(WireFault::Unusable(told)) if told.contains("status 400")),
+            "{fault:?}"
+        );
+        assert!(client.outstanding.waiting(&RequestId::Number(7)).is_none());
+        assert!(client.outstanding.waiting(&RequestId::Number(8)).is_some());
+    }
+}
+
 /// Noise costs nothing however much of it there is, and of a page that never comes to an error so much is read.
 #[tokio::test]
 async fn an_error_is_found_in_noise_and_not_looked_for_without_end() {
