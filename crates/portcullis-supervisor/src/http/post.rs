@@ -117,6 +117,11 @@ impl GuardedHttp {
         }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             self.answered();
+            // Only a session has a stream that stands, on which the reply may come yet.
+            if request_id(message).is_some() && back.session.is_none() {
+                let reason = format!("the server answered with status {status}, and with no reply");
+                return Err(self.unusable(message, reason));
+            }
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if !status.is_success() {

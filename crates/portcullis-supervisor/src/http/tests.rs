@@ -454,7 +454,22 @@ async fn a_status_is_told_for_what_it_is() {
         assert!(fault.contains(part), "{fault} without {part}");
         assert!(sent);
     }
-    check(reply("202 Accepted", html, b""), "accepted").await;
+}
+
+/// The reply may come on the stream of a session; without one there is none, and a call would wait for its deadline.
+#[tokio::test]
+async fn an_answer_that_is_no_reply_is_one_only_where_another_stream_may_bring_it() {
+    for status in ["202 Accepted", "204 No Content"] {
+        let answer = reply(status, "content-type: text/html", b"");
+        let (text, fault, sent) = outcome(answer.clone(), Some("s1")).await;
+        assert_eq!((text.as_str(), fault, sent), ("accepted", None, true));
+        let (_, fault, sent) = outcome(answer, None).await;
+        assert!(
+            matches!(&fault, Some(WireFault::Unusable(told)) if told.contains(status) && told.contains("no reply")),
+            "{fault:?}"
+        );
+        assert!(sent);
+    }
 }
 
 /// These say that nothing was done, whatever their body says.
@@ -569,7 +584,7 @@ async fn a_server_whose_address_is_allowed_no_more_is_not_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_not_sent_is_sent_once_more_after_a_moment_and_then_the_server_is_gone() {
-    let server = Server::new(|_| reply("202 Accepted", JSON, b"")).await;
+    let server = Server::new(|_| reply("200 OK", JSON, br#"{"jsonrpc":"2.0","id":7,"result":{}}"#)).await;
     for (leads, requests) in [(&[None, Some("127.0.0.1")][..], 1), (&[None], 0)] {
         let (client, url) = by_name(server.address, leads);
         let began = tokio::time::Instant::now();
