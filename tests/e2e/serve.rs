@@ -193,3 +193,23 @@ fn a_client_that_leaves_ends_the_program_and_its_servers() {
     );
     check_gone(&running);
 }
+
+/// The client has standard output, and shows its user nothing of what a server's state is.
+#[test]
+fn a_server_that_fails_is_told_on_standard_error() {
+    let folder = Folder::new();
+    let script = Script::new("frail").tool(Tool::new("die", Behaviour::crash(3)));
+    configure(&folder, &[("frail", script)]);
+    folder.rules("allow mcp.*\n");
+    let serve = portcullis(&folder, &["serve", "--stdio", "--wait", "20"]);
+    let serve = serve.args(["--config", "mcp.json", "--policies", "policies"]);
+    let mut client = Client::connect(serve.env("PORTCULLIS_LOG", "portcullis=debug"));
+    let listed = result(&client.request("tools/list", "{}"));
+    let name = listed["tools"][0]["name"].as_str().unwrap().to_owned();
+    let reply = result(&client.call(&name, "{}"));
+    assert_eq!(reply["isError"], true, "{reply}");
+    client.running_mut().until_told("frail: backing_off, ");
+    client.running_mut().until_told(r#""event":"tool.result""#);
+    let told = client.leave().exits(0).stderr;
+    assert!(!told.contains("rmcp"), "{told}");
+}

@@ -142,6 +142,10 @@ pub(crate) struct ServeArguments {
     /// Serve the client at standard input and output
     #[arg(long, required = true)]
     pub(crate) stdio: bool,
+    /// How long the client's first listing of tools waits for servers that are slow to start; of what comes later it is
+    /// told, and not every client listens
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=300))]
+    pub(crate) wait: u64,
     #[command(flatten)]
     pub(crate) hub: HubArguments,
 }

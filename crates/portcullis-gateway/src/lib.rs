@@ -5,12 +5,14 @@
 //! text below the SDK. What the policies deny, or what somebody would
 //! have to approve, is told to the model as a result that is an error, with its reason.
 //!
-//! Deliberately absent: decisions, of which the router makes all; HTTP, which comes with a later version.
+//! Deliberately absent: decisions, of which the router makes all; the progress of calls, which renews their time and is not
+//! passed on; HTTP, which comes with a later version.
 //!
 //! ```no_run
 //! # async fn example(router: std::sync::Arc<portcullis_router::Router>) -> Result<(), portcullis_gateway::GatewayError> {
 //! // Until the client closes its end.
-//! portcullis_gateway::serve(router, tokio::io::empty(), tokio::io::sink()).await
+//! let options = portcullis_gateway::GatewayOptions::default();
+//! portcullis_gateway::serve(router, options, tokio::io::empty(), tokio::io::sink()).await
 //! # }
 //! ```
 
@@ -18,7 +20,7 @@ mod reply;
 mod service;
 mod transport;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use portcullis_router::Router;
 use rmcp::{ServiceExt, service::ServerInitializeError};
@@ -27,12 +29,31 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{service::Gateway, transport::GatewayTransport};
 
+/// What a host may choose of how its hub is offered.
+#[derive(Debug, Clone)]
+pub struct GatewayOptions {
+    /// How long the first listing of the tools waits for servers that are on their first way up; what comes later is
+    /// told by `notifications/tools/list_changed`, which not every client heeds. One second by default.
+    pub list_wait: Duration,
+}
+
+impl Default for GatewayOptions {
+    fn default() -> Self {
+        Self {
+            list_wait: Duration::from_secs(1),
+        }
+    }
+}
+
 /// Why the gateway ended otherwise than by its client's leave.
 #[derive(Debug, Error)]
 pub enum GatewayError {
     /// The client did not shake hands.
     #[error("the client did not complete the handshake: {}", told(.0))]
     Handshake(Box<ServerInitializeError>),
+    /// What is to go to the client could not be written, while it had not left.
+    #[error("the client cannot be answered: {0}")]
+    Output(String),
     /// The task that serves failed.
     #[error("serving failed: {0}")]
     Task(String),
@@ -55,17 +76,22 @@ fn told(error: &ServerInitializeError) -> String {
 /// Serves `router` to the client at the other end of `input` and `output` until it closes `input`.
 ///
 /// # Errors
-/// [`GatewayError`] where there was no handshake; a client that leaves before it is no error.
+/// [`GatewayError`] where there was no handshake (a client that leaves before it is no error), and where the client
+/// takes no answer any more although it has not closed its end.
 pub async fn serve(
     router: Arc<Router>,
+    options: GatewayOptions,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), GatewayError> {
-    let gateway = Gateway::new(Arc::clone(&router));
-    let running = match gateway.serve(GatewayTransport::new(input, output)).await {
+    let gateway = Gateway::new(Arc::clone(&router), options);
+    let transport = GatewayTransport::new(input, output);
+    let lost = transport.lost();
+    let lost = move || lost.get().map(|why| GatewayError::Output(why.clone()));
+    let running = match gateway.serve(transport).await {
         Ok(running) => running,
-        Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-        Err(error) => return Err(GatewayError::Handshake(Box::new(error))),
+        Err(ServerInitializeError::ConnectionClosed(_)) => return lost().map_or(Ok(()), Err),
+        Err(error) => return Err(lost().unwrap_or(GatewayError::Handshake(Box::new(error)))),
     };
     let peer = running.peer().clone();
     let mut changes = router.catalog_changes();
@@ -83,7 +109,9 @@ pub async fn serve(
     });
     let ended = running.waiting().await;
     watch.abort();
-    ended
-        .map(|_| ())
-        .map_err(|error| GatewayError::Task(error.to_string()))
+    match (lost(), ended) {
+        (Some(lost), _) => Err(lost),
+        (None, Ok(_)) => Ok(()),
+        (None, Err(error)) => Err(GatewayError::Task(error.to_string())),
+    }
 }

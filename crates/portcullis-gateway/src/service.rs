@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_router::{CallError, CallRequest, Catalog, Router};
 use portcullis_types::{CapabilityId, Hash};
@@ -12,10 +12,7 @@ use rmcp::{
 };
 use serde_json::{Value, value::RawValue};
 
-use crate::{reply, transport::RawArguments};
-
-/// How long the first listing waits for servers that are still coming up.
-const LIST_WAIT: Duration = Duration::from_secs(1);
+use crate::{GatewayOptions, reply, transport::RawArguments};
 
 /// The methods that are answered, by this or by the SDK.
 const KNOWN: [&str; 4] = ["tools/call", "tools/list", "ping", "subscriptions/listen"];
@@ -23,6 +20,7 @@ const KNOWN: [&str; 4] = ["tools/call", "tools/list", "ping", "subscriptions/lis
 /// The server side of the hub. What concerns tools passes as raw JSON; the rest of the protocol is the SDK's.
 pub(crate) struct Gateway {
     router: Arc<Router>,
+    options: GatewayOptions,
     protocol: Protocol,
 }
 
@@ -45,9 +43,10 @@ impl ServerHandler for Protocol {
 }
 
 impl Gateway {
-    pub(crate) fn new(router: Arc<Router>) -> Self {
+    pub(crate) fn new(router: Arc<Router>, options: GatewayOptions) -> Self {
         Self {
             router,
+            options,
             protocol: Protocol,
         }
     }
@@ -60,7 +59,7 @@ impl Gateway {
                 None,
             ));
         }
-        let catalog = self.router.settled_within(LIST_WAIT).await;
+        let catalog = self.router.settled_within(self.options.list_wait).await;
         raw_result(reply::tool_list(&catalog, modern))
     }
 
@@ -108,7 +107,7 @@ impl Gateway {
         if let Some(capability) = known(&self.router.catalog()) {
             return Ok(capability);
         }
-        known(&*self.router.settled_within(LIST_WAIT).await).ok_or_else(|| unknown(name))
+        known(&*self.router.settled_within(self.options.list_wait).await).ok_or_else(|| unknown(name))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The transport to the client, below the SDK: arguments are kept as they came, raw results go out as they are.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     io,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -11,8 +11,8 @@ use portcullis_wire::{Decoder, Frame, Id, Limits};
 use rmcp::{
     RoleServer,
     model::{
-        ClientJsonRpcMessage, ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, RequestId,
-        ServerJsonRpcMessage, ServerResult,
+        ClientJsonRpcMessage, ClientNotification, ErrorCode, ErrorData, GetExtensions, JsonRpcMessage,
+        RequestId, ServerJsonRpcMessage, ServerResult,
     },
     transport::Transport,
 };
@@ -23,12 +23,14 @@ use serde_json::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    sync::Mutex,
+    sync::{Mutex, watch},
     time::timeout,
 };
 
 /// How long closing the output may take.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// How many cancelled requests are remembered: the SDK may yet come to their ends.
+const CANCELLED: usize = 1_024;
 /// How much is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -42,26 +44,57 @@ pub(crate) struct GatewayTransport<R, W> {
     chunk: Vec<u8>,
     decoder: Decoder,
     inbound: VecDeque<ClientJsonRpcMessage>,
+    /// The requests that have no answer yet.
+    open: HashSet<RequestId>,
+    /// Those that will have none, the last ones.
+    cancelled: VecDeque<RequestId>,
     ended: bool,
-    output: Arc<Mutex<W>>,
+    output: Output<W>,
+    /// Why the output took a message no more.
+    broken: watch::Receiver<Option<String>>,
+    /// The same, where it ended the connection.
+    lost: Arc<OnceLock<String>>,
+}
+
+/// Where messages to the client go.
+struct Output<W> {
+    to: Arc<Mutex<W>>,
+    broken: watch::Sender<Option<String>>,
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin> GatewayTransport<R, W> {
     pub(crate) fn new(input: R, output: W) -> Self {
+        let (tell, broken) = watch::channel(None);
         Self {
             input,
             chunk: Vec::with_capacity(READ_BYTES),
             decoder: Decoder::new(Limits::default()),
             inbound: VecDeque::new(),
+            open: HashSet::new(),
+            cancelled: VecDeque::new(),
             ended: false,
-            output: Arc::new(Mutex::new(output)),
+            output: Output {
+                to: Arc::new(Mutex::new(output)),
+                broken: tell,
+            },
+            broken,
+            lost: Arc::default(),
         }
+    }
+
+    /// Where it stands, once all is over, that the client could be told nothing any more before it had left.
+    pub(crate) fn lost(&self) -> Arc<OnceLock<String>> {
+        Arc::clone(&self.lost)
     }
 
     /// Takes a frame in; gives the answer to one that is refused here.
     fn accept(&mut self, frame: Frame) -> Option<ServerJsonRpcMessage> {
         match frame {
             Frame::Request { id, method, message } => match request(&method, &message) {
+                Ok(_) if !self.is_new(&id) => {
+                    let why = "another request has this id; use a new one for each";
+                    return Some(refused(Some(id), ErrorCode::INVALID_REQUEST, why));
+                }
                 Ok(message) => self.inbound.push_back(message),
                 Err(error) => return Some(refused(Some(id), ErrorCode::INVALID_REQUEST, &error.to_string())),
             },
@@ -73,7 +106,10 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin> GatewayTransport
                 return Some(refused(Some(id), code, &reason.to_string()));
             }
             Frame::Notification { message, .. } => match serde_json::from_str(&message) {
-                Ok(message) => self.inbound.push_back(message),
+                Ok(message) => {
+                    self.note_cancelled(&message);
+                    self.inbound.push_back(message);
+                }
                 Err(error) => tracing::debug!(%error, "dropped a notification that does not parse"),
             },
             // The hub asks its clients nothing yet, so no reply is awaited.
@@ -99,6 +135,25 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin> GatewayTransport
         }
         None
     }
+
+    /// Takes a request in by its id. The SDK knows a request by nothing else, and of two would answer one (MCP 2026-07-28,
+    /// base protocol, requests: an id is used once).
+    fn is_new(&mut self, id: &Id) -> bool {
+        let id = request_id(id.clone());
+        !self.cancelled.contains(&id) && self.open.insert(id)
+    }
+
+    /// What is cancelled is not answered.
+    fn note_cancelled(&mut self, message: &ClientJsonRpcMessage) {
+        if let JsonRpcMessage::Notification(message) = message
+            && let ClientNotification::CancelledNotification(cancelled) = &message.notification
+            && let Some(id) = &cancelled.params.request_id
+            && let Some(id) = self.open.take(id)
+        {
+            self.cancelled.truncate(CANCELLED - 1);
+            self.cancelled.push_front(id);
+        }
+    }
 }
 
 impl<R, W> Transport<RoleServer> for GatewayTransport<R, W>
@@ -112,7 +167,15 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        write(Arc::clone(&self.output), message)
+        let answered = match &message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        if let Some(id) = answered {
+            self.open.remove(id);
+        }
+        self.output.clone().write(message)
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
@@ -124,7 +187,16 @@ where
                 return None;
             }
             // Cancel safe: what was read is in the decoder before the next wait.
-            match self.input.read_buf(&mut self.chunk).await {
+            let read = tokio::select! {
+                read = self.input.read_buf(&mut self.chunk) => read,
+                // Who cannot be answered need not be listened to.
+                why = broken(&mut self.broken) => {
+                    let _ = self.lost.set(why);
+                    self.ended = true;
+                    continue;
+                }
+            };
+            match read {
                 Ok(0) | Err(_) => {
                     self.decoder.finish();
                     self.ended = true;
@@ -135,14 +207,14 @@ where
             while let Some(frame) = self.decoder.next_frame() {
                 if let Some(answer) = self.accept(frame) {
                     // A task of its own: waiting here could lose what was read.
-                    tokio::spawn(write(Arc::clone(&self.output), answer));
+                    tokio::spawn(self.output.clone().write(answer));
                 }
             }
         }
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        let output = Arc::clone(&self.output);
+        let output = Arc::clone(&self.output.to);
         // A client that reads no more may hold a write up for ever, and the output with it.
         let closed = timeout(CLOSE_WAIT, async move { output.lock().await.shutdown().await });
         closed
@@ -173,23 +245,53 @@ fn request(method: &str, message: &str) -> serde_json::Result<ClientJsonRpcMessa
 }
 
 fn refused(id: Option<Id>, code: ErrorCode, why: &str) -> ServerJsonRpcMessage {
-    let id = id.map(|id| match id {
-        Id::Number(number) => RequestId::Number(number),
-        Id::String(text) => RequestId::String(text.into()),
-    });
-    ServerJsonRpcMessage::error(ErrorData::new(code, why.to_owned(), None), id)
+    ServerJsonRpcMessage::error(ErrorData::new(code, why.to_owned(), None), id.map(request_id))
 }
 
-/// Writes one whole line. A result that is raw text is written as it is.
-async fn write<W: AsyncWrite + Unpin>(
-    output: Arc<Mutex<W>>,
-    message: ServerJsonRpcMessage,
-) -> io::Result<()> {
-    let mut line = encode(&message)?;
-    line.push(b'\n');
-    let mut output = output.lock().await;
-    output.write_all(&line).await?;
-    output.flush().await
+fn request_id(id: Id) -> RequestId {
+    match id {
+        Id::Number(number) => RequestId::Number(number),
+        Id::String(text) => RequestId::String(text.into()),
+    }
+}
+
+/// Why the output takes no more messages, once it does not.
+async fn broken(why: &mut watch::Receiver<Option<String>>) -> String {
+    let found = why.wait_for(Option::is_some).await;
+    let found = found.ok().and_then(|why| why.clone());
+    match found {
+        Some(why) => why,
+        // Nobody can write any more, so nothing is lost.
+        None => std::future::pending().await,
+    }
+}
+
+impl<W: AsyncWrite + Unpin> Output<W> {
+    /// Writes one whole line. A result that is raw text is written as it is.
+    async fn write(self, message: ServerJsonRpcMessage) -> io::Result<()> {
+        let mut line = encode(&message)?;
+        line.push(b'\n');
+        let written = self.write_line(&line).await;
+        if let Err(error) = &written {
+            self.broken.send_replace(Some(error.to_string()));
+        }
+        written
+    }
+
+    async fn write_line(&self, line: &[u8]) -> io::Result<()> {
+        let mut output = self.to.lock().await;
+        output.write_all(line).await?;
+        output.flush().await
+    }
+}
+
+impl<W> Clone for Output<W> {
+    fn clone(&self) -> Self {
+        Self {
+            to: Arc::clone(&self.to),
+            broken: self.broken.clone(),
+        }
+    }
 }
 
 fn encode(message: &ServerJsonRpcMessage) -> serde_json::Result<Vec<u8>> {
@@ -234,7 +336,7 @@ mod tests {
         let answer = refused(None, ErrorCode::PARSE_ERROR, "no");
         let stuck = tokio::spawn(transport.send(answer));
         tokio::task::yield_now().await;
-        assert!(transport.output.try_lock().is_err(), "the write waits");
+        assert!(transport.output.to.try_lock().is_err(), "the write waits");
         let ended = timeout(2 * CLOSE_WAIT, transport.close()).await;
         assert_eq!(ended.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
         stuck.abort();

@@ -1,4 +1,7 @@
-use portcullis::{Event, EventStream, ReloadOutcome};
+use std::time::Duration;
+
+use portcullis::{Event, EventRecord, EventStream, ReloadOutcome, ServerState};
+use portcullis_gateway::{GatewayOptions, serve};
 
 use crate::{ExitStatus, arguments::ServeArguments, hub, output};
 
@@ -9,9 +12,12 @@ pub(crate) async fn run(arguments: ServeArguments) -> ExitStatus {
         Err(status) => return status,
     };
     let router = started.router();
-    tokio::spawn(tell_reloads(router.events()));
+    tokio::spawn(tell(router.events()));
     hub::run(started, async move {
-        match portcullis_gateway::serve(router.clone(), tokio::io::stdin(), tokio::io::stdout()).await {
+        let options = GatewayOptions {
+            list_wait: Duration::from_secs(arguments.wait),
+        };
+        match serve(router.clone(), options, tokio::io::stdin(), tokio::io::stdout()).await {
             Ok(()) => status(&router.policies_refused()),
             Err(error) => {
                 output::error(&error.to_string());
@@ -22,30 +28,66 @@ pub(crate) async fn run(arguments: ServeArguments) -> ExitStatus {
     .await
 }
 
-/// Says what becomes of edits of the folder of policies.
-async fn tell_reloads(mut events: EventStream) {
+/// Says what a person has to know while a client has the output: which servers are not to be had, and what becomes of
+/// edits of the folder of policies. With `PORTCULLIS_LOG=portcullis=debug` all that happens, each event as it is.
+async fn tell(mut events: EventStream) {
     while let Some(record) = events.next().await {
-        let Event::PolicyReload {
-            outcome,
-            policy_digest,
-            no_longer_forbidden,
-            errors,
-            ..
-        } = &record.event
-        else {
-            continue;
-        };
-        match outcome {
-            ReloadOutcome::Refused => {
-                output::error("the folder of policies cannot be used; the policies in force stay");
-                errors.iter().for_each(|error| output::note(&output::safe(error)));
+        log(&record);
+        match &record.event {
+            Event::ServerState {
+                server, to, reason, ..
+            } if is_trouble(*to) => {
+                output::note(&output::inline(
+                    &format!("{server}: {to}, {reason}"),
+                    MOST_CHARACTERS,
+                ));
             }
-            outcome => output::note(&format!("policies {outcome}: {policy_digest}")),
+            Event::PolicyReload { .. } => tell_reload(&record.event),
+            _ => {}
         }
-        for policy in no_longer_forbidden {
-            let told = format!("no longer forbidden: {policy}: {}", policy.description);
-            output::note(&output::safe(&told));
+    }
+}
+
+/// How much of one server's trouble is shown.
+const MOST_CHARACTERS: usize = 1_000;
+
+fn log(record: &EventRecord) {
+    if tracing::enabled!(tracing::Level::DEBUG)
+        && let Ok(event) = serde_json::to_string(record)
+    {
+        tracing::debug!("{event}");
+    }
+}
+
+/// Whether a server is not to be had for a while, or until somebody does something.
+fn is_trouble(state: ServerState) -> bool {
+    matches!(
+        state,
+        ServerState::BackingOff | ServerState::Parked | ServerState::Disabled
+    )
+}
+
+fn tell_reload(event: &Event) {
+    let Event::PolicyReload {
+        outcome,
+        policy_digest,
+        no_longer_forbidden,
+        errors,
+        ..
+    } = event
+    else {
+        return;
+    };
+    match outcome {
+        ReloadOutcome::Refused => {
+            output::error("the folder of policies cannot be used; the policies in force stay");
+            errors.iter().for_each(|error| output::note(&output::safe(error)));
         }
+        outcome => output::note(&format!("policies {outcome}: {policy_digest}")),
+    }
+    for policy in no_longer_forbidden {
+        let told = format!("no longer forbidden: {policy}: {}", policy.description);
+        output::note(&output::safe(&told));
     }
 }
 

@@ -15,7 +15,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use portcullis_blobs::MemStore;
 use portcullis_config::{NoEnvironment, Protocol, ServerSpec, StdioSpec, Template, Timeouts};
-use portcullis_gateway::GatewayError;
+use portcullis_gateway::{GatewayError, GatewayOptions};
 use portcullis_policy::{DecisionPoint, PolicyFile};
 use portcullis_router::{Router, RouterOptions};
 use portcullis_testkit::{OwnServer, Script, play_given};
@@ -52,6 +52,19 @@ fn scripted(script: &Script) -> ServerSpec {
     }
 }
 
+/// A hub with `script` as its only server, which is up.
+async fn hub(script: &Script, rules: &str) -> Arc<Router> {
+    let rules = PolicyFile {
+        name: "team.rules".to_owned(),
+        text: rules.to_owned(),
+    };
+    let policies = Arc::new(DecisionPoint::load(&[rules]).unwrap());
+    let options = RouterOptions::new(policies, Arc::new(MemStore::default()), Arc::new(NoEnvironment));
+    let router = Arc::new(Router::start(vec![scripted(script)], options).await.unwrap());
+    router.settled().await;
+    router
+}
+
 /// A client without an SDK: it sees each line as it came.
 struct Client {
     heard: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -65,18 +78,16 @@ struct Client {
 impl Client {
     /// A client of a hub with `script` as its only server, before any handshake.
     async fn new(script: &Script, rules: &str) -> Self {
-        let rules = PolicyFile {
-            name: "team.rules".to_owned(),
-            text: rules.to_owned(),
-        };
-        let policies = Arc::new(DecisionPoint::load(&[rules]).unwrap());
-        let options = RouterOptions::new(policies, Arc::new(MemStore::default()), Arc::new(NoEnvironment));
-        let router = Arc::new(Router::start(vec![scripted(script)], options).await.unwrap());
-        router.settled().await;
+        let router = hub(script, rules).await;
         let (ours, theirs) = duplex(1024 * 1024);
         let (heard, speak) = split(ours);
         let (input, output) = split(theirs);
-        let served = tokio::spawn(portcullis_gateway::serve(Arc::clone(&router), input, output));
+        let served = tokio::spawn(portcullis_gateway::serve(
+            Arc::clone(&router),
+            GatewayOptions::default(),
+            input,
+            output,
+        ));
         Self {
             heard: BufReader::new(heard).lines(),
             speak,

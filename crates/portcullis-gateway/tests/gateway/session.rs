@@ -253,3 +253,71 @@ async fn nonsense_from_the_client_is_answered_and_survived() {
     assert_eq!(client.list().await, Vec::<Value>::new());
     client.leave().await.unwrap();
 }
+
+/// Who closes the end that answers come from, and goes on asking, is not served any more.
+#[tokio::test]
+async fn a_client_that_takes_no_answer_ends_the_gateway_with_an_error() {
+    let router = hub(&Script::new("s"), "").await;
+    let (mut speak, input) = duplex(64 * 1024);
+    let (heard, output) = duplex(64 * 1024);
+    let options = GatewayOptions::default();
+    let served = tokio::spawn(portcullis_gateway::serve(
+        Arc::clone(&router),
+        options,
+        input,
+        output,
+    ));
+    let info = json!({"name": "hand", "version": "1"});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info});
+    let hello = request(json!("init"), "initialize", &params);
+    speak.write_all(format!("{hello}\n").as_bytes()).await.unwrap();
+    let mut heard = BufReader::new(heard).lines();
+    timeout(PATIENCE, heard.next_line())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    drop(heard);
+    let ping = request(json!(1), "ping", &json!({}));
+    speak.write_all(format!("{ping}\n").as_bytes()).await.unwrap();
+    // Its input stays open.
+    let ended = timeout(PATIENCE, served).await.unwrap().unwrap();
+    let Err(GatewayError::Output(why)) = ended else {
+        panic!("{ended:?}")
+    };
+    assert!(!why.is_empty());
+    router.shutdown().await.unwrap();
+}
+
+/// A client takes an answer for that of the request whose id it has, so no two may have one at a time.
+#[tokio::test]
+async fn each_request_is_answered_also_where_two_have_one_id() {
+    let script = Script::new("s").tool(Tool::new("hang", Behaviour::Mute));
+    let mut client = Client::legacy(&script, "allow mcp.*\n").await;
+    let hang = call(7, &client.alias("hang"), "{}");
+    client.say(&hang).await;
+    let answer = client.ask(&request(json!(7), "ping", &json!({}))).await;
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!(7), &json!(-32600)),
+        "{answer}"
+    );
+    let told = answer["error"]["message"].as_str().unwrap();
+    assert!(told.contains("use a new one"), "{told}");
+    // One that was answered is free again.
+    for round in 0..2 {
+        let answer = client.ask(&request(json!(8), "ping", &json!({}))).await;
+        assert_eq!(
+            answer,
+            json!({"jsonrpc": "2.0", "id": 8, "result": {}}),
+            "{round}"
+        );
+    }
+    // One that was cancelled has no answer, and none that could be taken for it.
+    let cancelled = json!({"requestId": 7});
+    let line = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled});
+    client.say(&line.to_string()).await;
+    let answer = client.ask(&request(json!(7), "ping", &json!({}))).await;
+    assert_eq!(answer["error"]["code"], json!(-32600), "{answer}");
+    client.leave().await.unwrap();
+}
