@@ -134,8 +134,9 @@ pub(crate) fn init_log() {
         .try_init();
 }
 
-/// The SDK logs whole messages, arguments and results included: nothing asked for makes it say more than errors.
-const SDK: &str = "rmcp=error";
+/// The SDK logs whole messages, arguments and results included, and its errors as its own code has them. What they mean to
+/// a person is said by events and by the hub's own log, so nothing asked for makes it say anything.
+const SDK: &str = "rmcp=off";
 
 fn filter(wanted: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::try_new(format!("{},{SDK}", without_sdk(wanted)))
