@@ -95,6 +95,41 @@ fn a_good_folder_passes_and_says_what_was_compared() {
     );
 }
 
+/// What forbids, in a file that nobody reads, forbids nothing; and a table in one proves nothing.
+#[test]
+fn what_is_nearly_a_policy_or_a_table_and_is_not_read_is_named() {
+    let folder = good();
+    for name in [
+        "policies/extra.RULES",
+        "policies/extra.rule",
+        "policies/extra.rules.txt",
+        "policies/sub/more.cedar",
+        "policies/cases/more.yml",
+        "policies/cases/sub/more.yaml",
+    ] {
+        folder.write(name, "deny mcp.*\n");
+    }
+    // Nobody takes these for any.
+    for name in [
+        "README.md",
+        "cases/README.md",
+        ".old.rule",
+        "tools.json",
+        "pictures/plan.png",
+    ] {
+        folder.write(&format!("policies/{name}"), "x");
+    }
+    let expected = [
+        "extra.RULES:1 not-read",
+        "extra.rule:1 not-read",
+        "extra.rules.txt:1 not-read",
+        "sub:1 not-read",
+        "cases/more.yml:1 not-read",
+        "cases/sub:1 not-read",
+    ];
+    check(&folder, &[], &expected);
+}
+
 #[test]
 fn what_does_not_load_is_told_with_its_line_and_what_to_do() {
     for (file, content, expected, told) in [

@@ -72,7 +72,8 @@ impl Lint {
         match self {
             Self::LiteralWildcard => (
                 "literal-wildcard",
-                "write `resource in Mcp::Server::\"…\"` for a whole server, or match `resource.name` by `like`",
+                "in Cedar, write `resource in Mcp::Server::\"…\"` for a whole server, and match names and arguments by `like`; in a \
+                 rule's pattern, write `*` for any run of characters",
             ),
             Self::EscapedWildcard => (
                 "escaped-wildcard",

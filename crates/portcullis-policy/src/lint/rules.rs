@@ -34,6 +34,9 @@ pub(super) fn lint(file: &PolicyFile, catalog: Option<&[CapabilityId]>) -> Vec<F
                 format!("`{servers}` is also whatever server is added later under such a name"),
             );
         }
+        for message in literal_wildcards(rule) {
+            report(Lint::LiteralWildcard, message);
+        }
         let Some(catalog) = catalog else { continue };
         if let Some((lint, message)) = unknown(rule, servers, catalog) {
             report(lint, message);
@@ -48,6 +51,29 @@ fn grants(rule: &Rule) -> bool {
         Rule::Servers { permit, .. } => *permit,
         Rule::DefaultAsk | Rule::DefaultDeny => false,
     }
+}
+
+/// What is a wildcard elsewhere and stands for itself here: a rule that forbids by it forbids next to nothing.
+fn literal_wildcards(rule: &Rule) -> Vec<String> {
+    let Rule::Tools(_, pattern, conditions) = rule else {
+        return Vec::new();
+    };
+    let literals = [&pattern.servers.name, &pattern.tool]
+        .into_iter()
+        .flat_map(Glob::pieces);
+    let foreign = literals.filter_map(|piece| match piece {
+        Piece::Char(character @ ('?' | '[' | '{')) => Some(character),
+        _ => None,
+    });
+    // A star that is written as an escape is found by itself.
+    let is_escape = pattern.to_string().contains("\\u{");
+    let of_names = foreign
+        .take(usize::from(!is_escape))
+        .map(|character| format!("in `{pattern}` the `{character}` is an ordinary character"));
+    let is_wild = |condition: &&ArgumentIs| condition.value.contains('*') && condition.value != "*";
+    let of_values = conditions.iter().filter(is_wild);
+    let of_values = of_values.map(|condition| format!("in `{condition}` the `*` is an ordinary character"));
+    of_names.chain(of_values).collect()
 }
 
 fn unknown(rule: &Rule, servers: &ServerPattern, catalog: &[CapabilityId]) -> Option<(Lint, String)> {

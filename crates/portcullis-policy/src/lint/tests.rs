@@ -112,6 +112,27 @@ fn what_reads_otherwise_than_it_is_meant() {
 }
 
 #[test]
+fn what_is_a_wildcard_elsewhere_is_none_in_a_rule() {
+    for rule in [
+        r#"deny mcp.a.b when arg.path == "/etc/*""#,
+        r#"allow mcp.a.b when arg.kind == "x" and arg.path == "*.txt""#,
+        "deny mcp.a.{b,c}",
+        "deny mcp.a.[bc]",
+        "deny mcp.a.b?",
+    ] {
+        check(rule, "", None, &["t.rules:1 literal-wildcard"]);
+    }
+    // A star alone is something that people search for.
+    for harmless in [
+        r#"deny mcp.a.b when arg.query == "*""#,
+        r#"deny mcp.a.b* when arg.path == "/etc""#,
+        r"deny mcp.a.\*",
+    ] {
+        check(harmless, "", None, &[]);
+    }
+}
+
+#[test]
 fn rules_that_others_leave_without_effect() {
     check("allow mcp.a.x\ndeny mcp.a.*", "", None, &["t.rules:1 shadowed"]);
     check("allow mcp.a.*\ndeny mcp.a.x", "", None, &[]);

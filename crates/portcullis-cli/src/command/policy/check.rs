@@ -65,6 +65,9 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<ExitStatus, ExitStatus> 
     let files = folder::policies(folder)?;
     let catalog = arguments.catalog.as_deref().map(catalog).transpose()?;
     let mut report = Report::default();
+    for (name, help) in folder::not_read(folder) {
+        report.add(&name, 1, "not-read", format!("it is not read\n  help: {help}"));
+    }
     match folder::seal(folder)? {
         Some(seal) => report.refusals("seal", seal.check(&files)),
         None if arguments.sealed => report.refusals("seal", Err(Seal::missing())),

@@ -3,10 +3,14 @@
 use std::{
     fs,
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use portcullis::{HubError, PolicyFile, policy::Seal, read_policies, read_seal, read_texts};
+use portcullis::{
+    HubError, PolicyFile,
+    policy::{COMPILED_FOLDER, Seal},
+    read_policies, read_seal, read_texts,
+};
 
 use crate::{ExitStatus, output};
 
@@ -35,6 +39,50 @@ pub(super) fn inside(folder: &Path, name: &str, ending: &str) -> Result<Vec<Poli
         file.name = format!("{name}/{}", file.name);
     }
     Ok(files)
+}
+
+/// What lies in a folder of policies as if it were to be read, and is not: a policy that forbids, in a file whose name is
+/// nearly right, forbids nothing. By its name from the folder, with what would be read.
+pub(super) fn not_read(folder: &Path) -> Vec<(String, &'static str)> {
+    const POLICY: &str = "a policy's file ends in `.rules` or `.cedar`, and lies in the folder itself";
+    const TABLE: &str = "a table's file ends in `.yaml`, and lies in the folder `cases` itself";
+    let policies = others(folder, "", &["rules", "cedar"])
+        .into_iter()
+        .filter(|(name, path)| {
+            let is_known = ["cases", COMPILED_FOLDER].contains(&name.as_str());
+            let holds = |folder| {
+                others(folder, "", &[])
+                    .iter()
+                    .any(|(name, _)| is_nearly_a_policy(name))
+            };
+            is_nearly_a_policy(name) || path.is_dir() && !is_known && holds(path)
+        });
+    let tables = others(&folder.join("cases"), "cases/", &["yaml"]).into_iter();
+    let tables = tables.filter(|(name, _)| !name.ends_with(".md"));
+    let policies = policies.map(|(name, _)| (name, POLICY));
+    policies.chain(tables.map(|(name, _)| (name, TABLE))).collect()
+}
+
+/// Whether one of the endings of policies stands in a name, in whatever case, or at its end but for a letter.
+fn is_nearly_a_policy(name: &str) -> bool {
+    let mut endings = name.split('.').skip(1);
+    endings.any(|ending| ["rules", "rule", "cedar"].contains(&ending.to_ascii_lowercase().as_str()))
+}
+
+/// What lies in a folder and has none of `endings`, in order of name, without what is hidden. What cannot be listed is told
+/// where it is read.
+fn others(folder: &Path, prefix: &str, endings: &[&str]) -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut others: Vec<_> = entries
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+        .filter(|(name, path)| {
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            !name.starts_with('.') && !ending.is_some_and(|ending| endings.contains(&ending))
+        })
+        .map(|(name, path)| (format!("{prefix}{name}"), path))
+        .collect();
+    others.sort();
+    others
 }
 
 fn failed(error: &HubError) -> ExitStatus {
