@@ -117,7 +117,7 @@ fn usage_is_2() {
     check_call(
         "mcp.nobody.good",
         2,
-        "no server `nobody` is configured; there are: any",
+        "no server `nobody` is configured, or what configures it cannot be used; there are: any",
     );
 }
 

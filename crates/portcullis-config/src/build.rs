@@ -325,7 +325,8 @@ fn unresolved(
 fn variable_help(name: &str) -> String {
     match name {
         "workspaceFolder" | "workspaceRoot" | "workspaceFolderBasename" => {
-            "name the folder with `--workspace`, or write it out".to_owned()
+            "write the folder out; `portcullis check` and `portcullis import` take it as `--workspace`"
+                .to_owned()
         }
         _ => format!("set `{name}` before the hub starts, or give a default: `${{{name}:-…}}`"),
     }

@@ -29,7 +29,7 @@ pub enum CallError {
     #[error(transparent)]
     NotACapability(#[from] ParseError),
     /// No server of that name is configured.
-    #[error("no server `{server}` is configured{}", listed(.known))]
+    #[error("no server `{server}` is configured, or what configures it cannot be used{}", listed(.known))]
     UnknownServer {
         /// The name that was asked for.
         server: ServerId,

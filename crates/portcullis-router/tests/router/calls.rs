@@ -366,7 +366,7 @@ async fn what_is_not_there_is_said_so() {
     let error = rig.router.call(nowhere).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no server `nowhere` is configured; there are: s"
+        "no server `nowhere` is configured, or what configures it cannot be used; there are: s"
     );
 }
 
