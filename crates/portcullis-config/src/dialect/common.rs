@@ -22,6 +22,21 @@ pub(super) fn document(servers: Vec<Draft>) -> DraftDocument {
     }
 }
 
+/// The fields of servers by which one client or another keeps tools or servers out. What is nearly one of them may have
+/// been meant to, so a server is not used without it.
+const RESTRICTS: &[&[&str]] = &[&[
+    "disabled",
+    "enabled",
+    "disabledTools",
+    "disabled_tools",
+    "enabledTools",
+    "enabled_tools",
+    "excludeTools",
+    "includeTools",
+    "allowedTools",
+    "available_tools",
+]];
+
 /// How a dialect reads one server; `None` where it is left out.
 pub(super) type ReadServer = fn(&Spanned<String>, &mut Fields<'_>, &Member, &mut Sink<'_>) -> Option<Draft>;
 
@@ -37,7 +52,8 @@ pub(super) fn by_name(
     for member in &object.members {
         let errors_before = sink.errors();
         sink.enter(Some(&member.key));
-        match Fields::of(&member.value, "a server", sink) {
+        let fields = Fields::of(&member.value, "a server", sink);
+        match fields.map(|fields| fields.guarding(RESTRICTS)) {
             Some(mut fields) => match read(&member.key, &mut fields, member, sink) {
                 Some(draft) => {
                     fields.finish(sink);

@@ -509,6 +509,66 @@ fn a_server_does_not_start_without_what_was_to_restrict_it() {
     }
 }
 
+/// The same in other clients' documents, whichever client has the field.
+#[test]
+fn a_clients_server_does_not_start_without_what_was_to_restrict_it() {
+    for (file, before, after, field, starts) in [
+        (
+            "mcp.json",
+            "{\"mcpServers\": {\"a\": {",
+            "}}}",
+            r#""disabledTool": ["rm"]"#,
+            false,
+        ),
+        (
+            "mcp.json",
+            "{\"mcpServers\": {\"a\": {",
+            "}}}",
+            r#""Disabled": true"#,
+            false,
+        ),
+        (
+            "mcp.json",
+            "{\"mcpServers\": {\"a\": {",
+            "}}}",
+            r#""excludeTool": ["rm"]"#,
+            false,
+        ),
+        (
+            "mcp.json",
+            "{\"mcpServers\": {\"a\": {",
+            "}}}",
+            r#""note": "x""#,
+            true,
+        ),
+        (
+            "mcp.json",
+            "{\"servers\": {\"a\": {\"type\": \"stdio\", ",
+            "}}}",
+            r#""disabledTool": ["rm"]"#,
+            false,
+        ),
+        (
+            "config.toml",
+            "[mcp_servers.a]\n",
+            "\n",
+            r#"disabled_tool = ["rm"]"#,
+            false,
+        ),
+    ] {
+        let command = if file.ends_with("toml") {
+            "command = \"/usr/bin/node\"\n"
+        } else {
+            "\"command\": \"/usr/bin/node\", "
+        };
+        let text = format!("{before}{command}{field}{after}");
+        let normalized = run(file, &text, &Options::default());
+        assert_eq!(codes(&normalized), [Code::UnknownField], "{text}");
+        assert_eq!(normalized.has_errors(), !starts, "{text}");
+        assert_eq!(normalized.specs.len(), usize::from(starts), "{text}");
+    }
+}
+
 /// However much else there is that nobody knows.
 #[test]
 fn many_fields_of_ones_own_are_only_told() {
