@@ -11,7 +11,7 @@ use crate::CallCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DecidedBy {
-    /// The policies alone.
+    /// The policies, also where they ask and nobody has let it run yet.
     Policies,
     /// Policies that ask, and the host's own code.
     Hook,
