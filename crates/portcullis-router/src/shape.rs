@@ -17,10 +17,12 @@
 //!   flagged.
 //! - A resource whose `blob` is `null`, or empty beside a `text`, has none: some servers write every field.
 //! - Without `content`, or with `null`, the list is empty. A single block becomes a list of one; any other value
-//!   becomes a text block that holds it. A result that is no object is read
-//!   as such a value too, or as the list where it is a list of blocks. All of these are flagged.
-//! - An object of over 65,536 members is none of the protocol's: as a result it is read as a value, as a block it stays as
-//!   it came, and as an embedded resource it is text.
+//!   becomes a text block that holds it. A result that is no object is read as such a value too, or
+//!   as the list where it is a list of blocks. All of these are flagged.
+//! - An object of over 65,536 members is none of the protocol's, and its base64 stays where it is: as a result it is read
+//!   as a value, `_meta` and all, but for its `isError`; a block of known type that is one, or whose resource is, is looked
+//!   through as text is. Either is flagged, but for blocks that are text.
+//! - A value whose long strings are over 64 MiB together becomes no text: it is stored with its reply as it came.
 //! - Of a field that occurs twice the last one stands, as most JSON readers have it; that is flagged too.
 
 use std::fmt::Write;
@@ -211,9 +213,17 @@ impl<'a> Shaper<'a> {
             } else {
                 self.as_text(raw.get())?
             };
+            let mut object = json::ObjectWriter::new();
+            object.member("content", &content);
+            // It may be an object that is too large to be taken apart. That its tool failed is said all the same.
+            let is_error_raw = json::last(raw.get(), "isError");
+            let is_error = is_error_raw.is_some_and(|raw| self.is_error(raw));
+            if is_error {
+                object.member("isError", "true");
+            }
             return Ok(Reply {
-                json: format!("{{\"content\":{content}}}"),
-                is_error: false,
+                json: object.finish(),
+                is_error,
                 result_type: None,
             });
         };

@@ -114,6 +114,9 @@ impl<'a> Shaper<'a> {
         block.text_member("type", "text");
         if self.spools.get(raw).is_some() {
             block.member("text", raw);
+        } else if !self.spools.fit(raw) {
+            // No text of it can be made. Such a reply is never handed on, and is stored with it as it came.
+            return Ok(raw.to_owned());
         } else {
             let text = self.spools.fill(raw)?;
             block.text_member(
@@ -128,13 +131,16 @@ impl<'a> Shaper<'a> {
     fn look(&mut self, list: &'a str, at: Range<usize>) -> Result<Looked<'a>, ShapeError> {
         let raw = list.get(at.clone()).unwrap_or_default();
         let Some(members) = json::members(raw) else {
-            return Ok(Looked::Asis(at));
+            return Ok(self.look_at_large(raw).unwrap_or(Looked::Asis(at)));
         };
         let kind = members.last_text("type");
-        let resource = members
-            .last("resource")
-            .and_then(|raw| json::members(raw.get()))
-            .filter(has_blob);
+        let resource_raw = members.last("resource").filter(|raw| has_blob(raw.get()));
+        let resource = resource_raw.and_then(|raw| json::members(raw.get()));
+        if kind.as_deref() == Some("resource") && resource_raw.is_some() && resource.is_none() {
+            // Too large to be taken apart.
+            self.flags.left_inline += 1;
+            return Ok(Looked::Text(raw));
+        }
         let is_binary = match kind.as_deref() {
             Some("image" | "audio") => true,
             Some("resource") => resource.is_some(),
@@ -157,6 +163,19 @@ impl<'a> Shaper<'a> {
             },
             Looked::Link,
         ))
+    }
+
+    /// A block of known type that is too large to be taken apart.
+    fn look_at_large(&mut self, raw: &'a str) -> Option<Looked<'a>> {
+        let kind = json::unquote(json::last(raw, "type")?.get())?;
+        let is_binary = match kind.as_ref() {
+            "image" | "audio" => true,
+            "resource" => json::last(raw, "resource").is_some_and(|raw| has_blob(raw.get())),
+            "text" | "resource_link" => false,
+            _ => return None,
+        };
+        self.flags.left_inline += usize::from(is_binary);
+        Some(Looked::Text(raw))
     }
 
     /// An `ImageContent` or `AudioContent` block.
@@ -257,34 +276,36 @@ impl<'a> Shaper<'a> {
 }
 
 /// Whether a resource holds binary content. Some servers write every field, and those that are empty are not there.
-fn has_blob(resource: &Members<'_>) -> bool {
-    match resource.last("blob").map(RawValue::get) {
+fn has_blob(resource: &str) -> bool {
+    match json::last(resource, "blob").map(RawValue::get) {
         None | Some("null") => false,
-        Some("\"\"") => resource.last_text("text").is_none(),
+        Some("\"\"") => json::last(resource, "text").is_none_or(|text| json::unquote(text.get()).is_none()),
         Some(_) => true,
     }
 }
 
-/// A block of known type, to the letter but for the server's `_meta`.
+/// A block of known type, to the letter but for the server's `_meta`. It may be of any size.
 fn without_meta(block: &str) -> String {
-    let Some(members) = json::members(block) else {
-        return block.to_owned();
-    };
-    let mut block = ObjectWriter::new();
-    for member in members.iter() {
-        match (member.name(), json::members(member.value.get())) {
-            (Some("_meta"), _) => {}
-            (Some("resource"), Some(resource)) => {
+    let mut kept = ObjectWriter::new();
+    json::each_member(block, |member| {
+        let value = member.value.get();
+        match member.name() {
+            Some("_meta") => {}
+            Some("resource") if value.starts_with('{') => {
                 let mut inner = ObjectWriter::new();
-                for member in resource.iter().filter(|member| member.name() != Some("_meta")) {
-                    inner.raw_member(member.raw_name, member.value.get());
-                }
-                block.raw_member(member.raw_name, &inner.finish());
+                json::each_member(value, |member| {
+                    if member.name() != Some("_meta") {
+                        inner.raw_member(member.raw_name, member.value.get());
+                    }
+                    true
+                });
+                kept.raw_member(member.raw_name, &inner.finish());
             }
-            _ => block.raw_member(member.raw_name, member.value.get()),
+            _ => kept.raw_member(member.raw_name, value),
         }
-    }
-    block.finish()
+        true
+    });
+    kept.finish()
 }
 
 /// Carries over what else a block holds, but what the link says already.
@@ -302,5 +323,5 @@ fn rest(link: &mut ObjectWriter, members: &Members<'_>, taken: &HashSet<&str>) {
 
 /// Whether `raw` has the form of a content block.
 pub(super) fn is_block(raw: &str) -> bool {
-    json::members(raw).is_some_and(|members| members.last_text("type").is_some())
+    json::last(raw, "type").is_some_and(|kind| json::unquote(kind.get()).is_some())
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, ops::Range};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    de::{Error, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -54,9 +54,60 @@ const MAX_MEMBERS: usize = 65_536;
 
 /// The members of `raw`, if it is an object, and no larger than any that is meant.
 pub(super) fn members(raw: &str) -> Option<Members<'_>> {
+    let mut members = Vec::new();
+    let is_whole = each_member(raw, |member| {
+        let has_room = members.len() < MAX_MEMBERS;
+        if has_room {
+            members.push(member);
+        }
+        has_room
+    });
+    is_whole.then_some(Members(members))
+}
+
+/// The value of the last member of that name in `raw`, if it is an object, however large.
+pub(super) fn last<'a>(raw: &'a str, name: &str) -> Option<&'a RawValue> {
+    let mut last = None;
+    each_member(raw, |member| {
+        if member.name() == Some(name) {
+            last = Some(member.value);
+        }
+        true
+    });
+    last
+}
+
+/// Gives the members of `raw` one after the other and keeps none, until `each` says no. Whether `raw` is an object and
+/// all of it was given.
+pub(super) fn each_member<'a>(raw: &'a str, each: impl FnMut(Member<'a>) -> bool) -> bool {
+    struct InOrder<F>(F);
+    impl<'de, F: FnMut(Member<'de>) -> bool> Visitor<'de> for InOrder<F> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+            while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+                let member = Member {
+                    raw_name: name.get(),
+                    name: unquote(name.get()),
+                    value,
+                };
+                if !(self.0)(member) {
+                    return Err(A::Error::custom("no more members are wanted"));
+                }
+            }
+            Ok(())
+        }
+    }
     // Most of what is none is told at once.
-    let is_object = raw.trim_start().starts_with('{');
-    is_object.then(|| serde_json::from_str(raw).ok())?
+    if !raw.trim_start().starts_with('{') {
+        return false;
+    }
+    let mut json = serde_json::Deserializer::from_str(raw);
+    json.deserialize_map(InOrder(each)).is_ok() && json.end().is_ok()
 }
 
 /// Where in `raw`, which must be valid, the elements stand, if it is a list. One after the other: a server may send
@@ -146,35 +197,6 @@ impl ObjectWriter {
     pub(super) fn finish(mut self) -> String {
         self.0.push('}');
         self.0
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Vec<Member<'de>>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-                    if members.len() == MAX_MEMBERS {
-                        return Err(serde::de::Error::custom("it has too many members"));
-                    }
-                    members.push(Member {
-                        raw_name: name.get(),
-                        name: unquote(name.get()),
-                        value,
-                    });
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(InOrder).map(Self)
     }
 }
 
@@ -269,7 +291,10 @@ mod tests {
     fn an_object_larger_than_any_that_is_meant_is_not_taken_apart() {
         let object = |members: usize| format!("{{{}\"\":0}}", "\"\":0,".repeat(members - 1));
         assert_eq!(members(&object(MAX_MEMBERS)).unwrap().iter().count(), MAX_MEMBERS);
-        assert!(members(&object(MAX_MEMBERS + 1)).is_none());
+        let larger = object(MAX_MEMBERS + 1);
+        assert!(members(&larger).is_none());
+        assert_eq!(last(&larger, "").map(RawValue::get), Some("0"));
+        assert!(last(&larger, "other").is_none());
     }
 
     #[test]

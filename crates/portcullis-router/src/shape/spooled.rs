@@ -108,17 +108,26 @@ impl Spools {
         })
     }
 
+    /// Whether the strings of `json` fit into memory.
+    pub(super) fn fit(&self, json: &str) -> bool {
+        self.fit_at(&self.markers(json))
+    }
+
+    fn fit_at(&self, markers: &[StringToken<'_>]) -> bool {
+        let bytes = markers
+            .iter()
+            .filter_map(|token| Some(self.get(token.raw)?.text_bytes()))
+            .fold(0, u64::saturating_add);
+        bytes <= MAX_TEXT_BYTES
+    }
+
     /// `json` with its strings back.
     pub(super) fn fill<'a>(&self, json: &'a str) -> Result<Cow<'a, str>, ShapeError> {
         if self.are_none() {
             return Ok(json.into());
         }
         let markers = self.markers(json);
-        let bytes = markers
-            .iter()
-            .filter_map(|token| Some(self.get(token.raw)?.text_bytes()))
-            .fold(0, u64::saturating_add);
-        if bytes > MAX_TEXT_BYTES {
+        if !self.fit_at(&markers) {
             return Err(ShapeError::TooLarge {
                 size_bytes: self.size_of(json),
                 limit_bytes: usize::try_from(MAX_TEXT_BYTES).unwrap_or(usize::MAX),

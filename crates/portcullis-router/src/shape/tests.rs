@@ -509,14 +509,6 @@ fn results_of_another_form_lose_nothing() {
             "{raw}"
         );
     }
-    let members = "\"k\":0,".repeat(65_536);
-    let many = shaped(format!("{{{members}\"isError\":true}}"));
-    let stored: Value = serde_json::from_slice(&many.blob(0)).unwrap();
-    assert_eq!(
-        stored["content"][0]["text"],
-        format!("{{{members}\"isError\":true}}")
-    );
-    assert!(many.shaped.flags.repaired);
     let bare = shaped(json!({"content": {"type": "image", "data": png()}}));
     assert_eq!(bare.result["content"][0]["uri"], bare.reference(0));
     assert!(matches!(
@@ -689,5 +681,7 @@ fn a_binary_resource_of_very_many_members_is_shaped_in_time() {
     assert!(shaped.spilled);
     assert_eq!(shaped.blobs.len(), 2);
 }
+
+mod large_objects;
 
 mod spooled;

@@ -318,6 +318,41 @@ fn text_beyond_what_fits_into_memory_is_spilled_as_it_came() {
     ));
 }
 
+/// It cannot become the text of a block, so that it is stored with what holds it as it came.
+#[test]
+fn a_value_that_does_not_fit_into_memory_is_spilled_as_it_is() {
+    let words = "many words, and more of them. ".repeat((64 << 20) / 30 + 1);
+    let members = "\"k\":0,".repeat(65_536);
+    for (result, is_error) in [
+        (format!(r#"{{"content":{{"words":"{words}"}}}}"#), false),
+        (format!(r#"{{{members}"isError":true,"words":"{words}"}}"#), true),
+    ] {
+        let (shaped, store) = shape_taken(&result, &ShapeOptions::default());
+        let shaped = shaped.unwrap();
+        assert_eq!(
+            (shaped.spilled, shaped.is_error, shaped.flags.repaired),
+            (true, is_error, true)
+        );
+        let stored = block_on(store.get(shaped.blobs[0].blob)).unwrap();
+        assert_eq!(stored.len(), shaped.size_bytes);
+        let expected = if is_error {
+            format!(r#"{{"content":{result},"isError":true}}"#)
+        } else {
+            result.clone()
+        };
+        assert!(stored == expected.as_bytes());
+
+        let refused = ShapeOptions {
+            oversize: Oversize::Reject,
+            ..ShapeOptions::default()
+        };
+        let error = shape_taken(&result, &refused).0.unwrap_err();
+        assert!(
+            matches!(error, ShapeError::TooLarge { limit_bytes, .. } if limit_bytes == refused.max_reply_bytes)
+        );
+    }
+}
+
 /// It need not come back to be looked at.
 #[test]
 fn base64_beyond_what_fits_into_memory_is_stored_all_the_same() {
