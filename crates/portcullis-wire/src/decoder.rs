@@ -25,7 +25,8 @@ pub struct Limits {
     /// every result with its own limit of 127. A request or notification, which is read whole, may have at most 127.
     pub max_depth: usize,
     /// The longest string that stays in its line where long ones are taken, in bytes of its raw JSON text between the
-    /// quotes: 64 KiB by default. [`Decoder::taking`] alone looks at it.
+    /// quotes: 64 KiB by default. [`Decoder::taking`] alone looks at it. Where it is above `max_line_bytes` no string
+    /// leaves its line: one that is longer than the line may be makes it a line that is too long.
     pub max_string_bytes: usize,
 }
 
@@ -81,10 +82,16 @@ impl<S: LongStrings> Decoder<S> {
     /// A decoder at the start of a stream that gives long strings to `taker`.
     #[must_use]
     pub fn taking(limits: Limits, taker: S) -> Self {
+        // Nothing of a line is looked at before it is longer than one string may be. Whether it is found to be over its
+        // own limit before that would be a matter of where the chunks end.
+        let max_string_bytes = match limits.max_string_bytes > limits.max_line_bytes {
+            true => usize::MAX,
+            false => limits.max_string_bytes,
+        };
         Self {
             limits,
             lines: LineBuffer::new(limits.max_line_bytes),
-            strings: Some(StringFilter::new(limits.max_string_bytes)),
+            strings: Some(StringFilter::new(max_string_bytes)),
             taker,
             decoder: LineDecoder::new(limits.max_depth),
             pending: VecDeque::new(),

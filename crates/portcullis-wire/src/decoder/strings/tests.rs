@@ -302,6 +302,18 @@ fn the_limit_of_a_line_counts_what_stays() {
         assert_eq!(frames, [Frame::Overlong { limit: 95 }], "{ended}");
     }
 
+    // Where a string may be longer than its line none leaves it, whether it comes at once or in pieces.
+    for (max_string_bytes, leave) in [(95, 1), (96, 0)] {
+        let as_long = Limits {
+            max_string_bytes,
+            ..nearly
+        };
+        let (frames, strings) = taken(line(&format!("\"{}\"", "x".repeat(110))).as_bytes(), as_long);
+        assert_eq!(strings.len(), leave, "{max_string_bytes}");
+        let is_overlong = frames == [Frame::Overlong { limit: 95 }];
+        assert_eq!(is_overlong, leave == 0, "{max_string_bytes}: {frames:?}");
+    }
+
     // Nothing is kept of a string that is cut off in the middle of a character.
     let cut = format!("{{{}\"{}\u{e9}", " ".repeat(201), "x".repeat(65));
     let mut decoder = Decoder::taking(limits, Taker::default());
