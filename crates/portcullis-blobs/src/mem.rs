@@ -203,7 +203,7 @@ impl fmt::Debug for MemStore {
 
 impl BlobStore for MemStore {
     fn put(&self, content: Bytes) -> BoxFuture<'_, Result<Stored, BlobError>> {
-        async move { self.insert(content, None) }.boxed()
+        async move { self.insert(as_it_is(content.into()), None) }.boxed()
     }
 
     fn put_stream<'a>(&'a self, mut content: ByteStream<'a>) -> BoxFuture<'a, Result<Stored, BlobError>> {
@@ -372,7 +372,7 @@ impl BlobWriter for MemWriter {
     }
 }
 
-/// What has grown piece by piece, without the room for as much again that it may have.
+/// What may have grown piece by piece, without the room for as much again that it may have.
 fn as_it_is(mut content: Vec<u8>) -> Bytes {
     content.shrink_to_fit();
     content.into()
@@ -400,13 +400,30 @@ mod tests {
         let written = writer.publish().unwrap().blob;
         let pieces = stream::iter((0..11).map(|_| Ok(Bytes::from(vec![8; 1_000])))).boxed();
         let streamed = store.put_stream(pieces).await.unwrap().blob;
-        let both = [
-            store.get(written).await.unwrap(),
-            store.get(streamed).await.unwrap(),
-        ];
+        let mut grown = Vec::with_capacity(22_000);
+        grown.resize(11_000, 9);
+        let put = store.put(grown.into()).await.unwrap().blob;
+        let part_of_more = Bytes::from(vec![10; 22_000]).split_off(11_000);
+        let part = store.put(part_of_more).await.unwrap().blob;
+        let shared = Bytes::from(vec![11; 22_000]);
+        let part_of_shared = store.put(shared.slice(..11_000)).await.unwrap().blob;
+        drop(shared);
+        let exact = vec![12; 11_000];
+        let (address, exact) = (exact.as_ptr(), store.put(exact.into()).await.unwrap().blob);
+        assert_eq!(store.get(exact).await.unwrap().as_ptr(), address, "not copied");
+        let mut all = Vec::new();
+        for blob in [written, streamed, put, part, part_of_shared, exact] {
+            all.push(store.get(blob).await.unwrap());
+        }
         drop(store);
-        for content in both {
-            assert_eq!(content.try_into_mut().unwrap().capacity(), 11_000);
+        for content in all {
+            let content = Vec::from(content.try_into_mut().unwrap());
+            assert_eq!(
+                (content.len(), content.capacity()),
+                (11_000, 11_000),
+                "{}",
+                content[0]
+            );
         }
     }
 
