@@ -124,7 +124,7 @@ pub enum Durability {
 impl FsStore {
     /// Opens the store in `folder`, laying it out where the folder is empty or does not exist, and removes what
     /// writers that died have left. Does a little file work on the calling thread, and looks at every blob where there is
-    /// a quota.
+    /// a quota: where one of its folders cannot be looked at, the others can be read, and no new blob is taken.
     ///
     /// `folder` itself is the caller's and may be reached through links; nothing below it is.
     ///

@@ -151,6 +151,11 @@ impl Usage {
         self.count().counted > Some(since)
     }
 
+    /// Whether it was ever counted.
+    pub(crate) fn was_counted(&self) -> bool {
+        self.count().counted.is_some()
+    }
+
     /// Whether it is time to count anew.
     pub(crate) fn is_due(&self) -> bool {
         let count = self.count();

@@ -92,7 +92,8 @@ impl Shelf {
             // Leftovers take room and do no other harm, and a store that can only be read is still of use.
             let _ = temp::clean(&scratch);
         }
-        shelf.count()?;
+        // Who only reads needs no count. Where there is none yet, nothing new is taken before there is.
+        let _ = shelf.count();
         Ok(shelf)
     }
 
@@ -359,8 +360,11 @@ impl Shelf {
         self.count_in_turn()
     }
 
-    /// The same, where it is due and nobody is at it.
+    /// The same, where it is due and nobody is at it, or it was never done.
     pub(super) fn count_if_due(&self) -> Result<(), BlobError> {
+        if !self.usage.was_counted() {
+            return self.count();
+        }
         match self.counting.try_lock() {
             Ok(_turn) if self.usage.is_due() => self.count_in_turn(),
             _ => Ok(()),

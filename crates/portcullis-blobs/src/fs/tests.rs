@@ -29,6 +29,8 @@ mod lost;
 
 mod meanwhile;
 
+mod uncounted;
+
 struct Fixture {
     parent: TempDir,
     runtime: tokio::runtime::Runtime,
