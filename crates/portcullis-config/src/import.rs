@@ -94,7 +94,7 @@ pub fn import(document: &Document, options: &Options, environment: &dyn Environm
         let kept = match judgement {
             Judgement::Starts => true,
             // A whole command line is no program, and may hold secrets.
-            _ if is_whole_line(&server) => false,
+            _ if is_whole_line(&server, &options) => false,
             // Another of the same id starts, and is the one that counts.
             Judgement::Elsewhere => !starting.contains(&id),
             Judgement::Bad => false,
@@ -138,11 +138,11 @@ impl Imported {
     }
 }
 
-fn is_whole_line(draft: &Draft) -> bool {
+fn is_whole_line(draft: &Draft, options: &Options) -> bool {
     draft
         .command
         .as_ref()
-        .is_some_and(|command| is_command_line(&command.value))
+        .is_some_and(|command| is_command_line(&command.value, options))
 }
 
 /// The rules of the server itself, without what the document allows all its servers.

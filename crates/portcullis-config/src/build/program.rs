@@ -7,7 +7,7 @@ use secrecy::ExposeSecret;
 
 use super::{Context, if_enabled, open_text};
 use crate::{
-    Code, Profile, Sources, Template,
+    Code, Options, Profile, Sources, Template,
     draft::Draft,
     secrets,
     source::{Sink, quote},
@@ -25,12 +25,19 @@ pub(super) fn find(
     sink: &mut Sink<'_>,
 ) -> Option<PathBuf> {
     let command = draft.command.as_ref()?;
-    let is_there = |path: &Path| path.is_absolute() && context.environment.is_executable(path);
-    if is_command_line(&command.value) && !is_there(Path::new(&command.value)) {
+    let is_line = is_command_line(&command.value, context.options);
+    if is_line && starts_with_bare_name(&command.value) {
         whole_line(command, sink);
         return None;
     }
-    let Some(written) = open_text(draft, command, "command", context, sink) else {
+    let opened = open_text(draft, command, "command", context, sink);
+    // What looks like arguments may be more of the path: only the machine knows, by the path that it comes to.
+    let is_there = |path: &Path| path.is_absolute() && context.environment.is_executable(path);
+    if is_line && !opened.as_ref().is_some_and(|path| is_there(Path::new(path))) {
+        whole_line(command, sink);
+        return None;
+    }
+    let Some(written) = opened else {
         // A disabled server is listed all the same, with its program as it was written.
         return (!draft.enabled).then(|| PathBuf::from(&command.value));
     };
@@ -131,35 +138,77 @@ fn look_up(
     found.or_else(|| (!draft.enabled).then(|| PathBuf::from(name)))
 }
 
-/// Whether it is a program and its arguments in one: more follows a bare name, or an option follows a path, which may
-/// have blanks in it.
-pub(crate) fn is_command_line(written: &str) -> bool {
-    let mut words = written.split_whitespace();
-    let is_bare = words
-        .next()
-        .is_some_and(|first| !first.contains(['/', '\\', '$']));
-    let is_option = |word: &str| {
-        let name = word.trim_start_matches('-');
-        name.len() < word.len() && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-    };
-    words.any(|word| is_bare || is_option(word))
+/// Whether it is a program and its arguments in one: more follows a bare name, or a path, which may have blanks in it,
+/// stands beside what can only be an argument or a variable.
+pub(crate) fn is_command_line(written: &str, options: &Options) -> bool {
+    let words = || written.split_whitespace();
+    words().nth(1).is_some()
+        && (starts_with_bare_name(written) || words().any(|word| is_argument(word, options)))
+}
+
+fn starts_with_bare_name(written: &str) -> bool {
+    let first = written.split_whitespace().next();
+    first.is_some_and(|first| !first.contains(['/', '\\', '$']))
+}
+
+/// Whether a word is an option, sets a variable, is a url, or holds a secret.
+fn is_argument(word: &str, options: &Options) -> bool {
+    let name = word.trim_start_matches('-');
+    let is_option = name.len() < word.len() && name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let sets_variable = word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    });
+    is_option || sets_variable || word.contains("://") || secrets::in_argument(word, options).is_some()
 }
 
 fn whole_line(command: &Spanned<String>, sink: &mut Sink<'_>) {
-    let message = format!("the program {} is a whole command line", shown(&command.value));
+    let mut words = command.value.split_whitespace();
+    let shown = match (words.next(), words.next()) {
+        (Some(first), Some(_)) => shown_word(first, true),
+        _ => shown(&command.value),
+    };
+    let message = format!("the program {shown} is a whole command line");
     let help = "`command` is the program alone: put the rest into `args`";
     sink.error(Code::ProgramNotFound, command.span, message, help);
 }
 
-/// A program for a message. What follows its first word may be arguments, and these may be secrets; parts of a path hold
-/// none.
+/// A program for a message. What follows its first word may be arguments, and these may be secrets: it is shown only
+/// where all of it looks like more of a path.
 fn shown(written: &str) -> String {
-    let mut more = written.split_whitespace().skip(1);
-    let is_path = more.all(|word| word.contains(['/', '\\'])) && !secrets::looks_secret(written);
-    match written.split_once(char::is_whitespace) {
-        Some((first, _)) if !is_path => quote(&format!("{first} …")),
-        _ => quote(written),
+    let mut words = written.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    let mut rest = words.peekable();
+    if rest.peek().is_none() {
+        return shown_word(written, false);
     }
+    let may_be_secret = |word: &str| word.contains(['=', '?', '@']) || word.contains("://");
+    let is_path = first.contains(['/', '\\'])
+        && assigned(first).is_none()
+        && !secrets::looks_secret(written)
+        && rest.all(|word| word.contains(['/', '\\']) && !may_be_secret(word));
+    match is_path {
+        true => quote(written),
+        false => shown_word(first, true),
+    }
+}
+
+/// One word of it, without what a name or a url in it is given, and a sign that more follows.
+fn shown_word(word: &str, has_more: bool) -> String {
+    let name = match secrets::looks_secret(word) {
+        true => "",
+        false => assigned(word).unwrap_or(word),
+    };
+    match (name.len() < word.len(), has_more) {
+        (true, _) => quote(&format!("{name}…")),
+        (false, true) => quote(&format!("{name} …")),
+        (false, false) => quote(name),
+    }
+}
+
+/// What stands before a value, or before a url's query; `\\?\` starts a path on Windows.
+fn assigned(word: &str) -> Option<&str> {
+    let ends = |c: char| c == '=' || c == '?' && word.contains("://");
+    word.split_once(ends).map(|(name, _)| name)
 }
 
 /// The PATH that the child will get, and what to call it.

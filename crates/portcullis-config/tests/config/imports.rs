@@ -345,6 +345,22 @@ fn secrets_that_are_numbers_or_stand_in_the_wrong_place_are_not_shown_either() {
             "hunter2",
             r#""command": "/usr/bin/gone postgres://u:hunter2@db.example/x""#,
         ),
+        ("hunter2", r#""command": "/usr/bin/env API_KEY=hunter2 python3""#),
+        ("hunter2", r#""command": "/usr/bin/env TOKEN=ab/hunter2 /opt/x""#),
+        ("hunter2", r#""command": "./run.sh PASS=ab/hunter2""#),
+        ("hunter2", r#""command": "TOKEN=ab/hunter2 /usr/bin/npx x""#),
+        (
+            "hunter2",
+            r#""command": "mcp-remote https://mcp.example/sse?token=hunter2""#,
+        ),
+        (
+            "hunter2",
+            r#""command": "/opt/mcp-remote https://mcp.example/sse?token=hunter2""#,
+        ),
+        (
+            "ghp_hunter2hunter2",
+            r#""command": "/usr/bin/run ghp_hunter2hunter2""#,
+        ),
         (
             "hunter2",
             r#""command": "C:\\Tools\\npx.cmd --key hunter2", "enabled": false"#,
@@ -354,8 +370,8 @@ fn secrets_that_are_numbers_or_stand_in_the_wrong_place_are_not_shown_either() {
         let document = Document::new("a.json", text);
         let mut imported = import(&document, &options(), &Machine::default());
         assert!(!imported.diagnostics.is_empty(), "{entry}");
-        // What stands behind a program's path may be more of the path.
-        if entry.contains("gone") && !entry.contains("--key") {
+        // What stands behind a program's path, and looks like nothing else, may be more of the path.
+        if entry.contains("gone server hunter2") {
             imported.config.clear();
         }
         let shown = everything(&document, &imported);

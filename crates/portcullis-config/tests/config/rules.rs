@@ -275,10 +275,17 @@ fn a_file_of_variables_that_sets_too_many_is_refused() {
 fn a_path_with_options_behind_it_is_a_whole_command_line_unless_it_is_there() {
     let machine = Machine {
         programs: vec!["/opt/my -old tools/run"],
+        variables: vec![("OPT", "/opt")],
         ..Machine::default()
     };
     for (command, whole_line) in [
         ("/opt/my -old tools/run", false),
+        ("${OPT}/my -old tools/run", false),
+        ("${OPT}/my -new tools/run", true),
+        ("${NOT_SET}/my -old tools/run", true),
+        ("/opt/my A=b tools/run", true),
+        ("/opt/my https://a.example", true),
+        ("/opt/my X-Api-Key:b", true),
         ("/opt/my -new tools/run", true),
         ("/opt/my tools/run --key x", true),
         ("/opt/my - tools/run", false),
@@ -294,8 +301,35 @@ fn a_path_with_options_behind_it_is_a_whole_command_line_unless_it_is_there() {
             whole_line,
             "{command}"
         );
-        let is_there = command == "/opt/my -old tools/run";
+        let is_there = matches!(command, "/opt/my -old tools/run" | "${OPT}/my -old tools/run");
         assert_eq!(normalized.specs.len(), usize::from(is_there), "{command}");
+    }
+}
+
+/// More of a path is shown, for it says which file was looked for; what may be an argument is not.
+#[test]
+fn what_follows_a_programs_first_word_is_shown_only_as_a_path() {
+    for (command, shown) in [
+        ("/opt/My Tools/run", "`/opt/My Tools/run`"),
+        ("/opt/My Tools/node@20/run", "`/opt/My …`"),
+        ("/opt/node@20/run", "`/opt/node@20/run`"),
+        ("/opt/run ab/cd?e=f", "`/opt/run …`"),
+        ("/opt/run /A=b/c", "`/opt/run …`"),
+        ("/opt/run tools", "`/opt/run …`"),
+        ("npx a/b", "`npx …`"),
+        ("https://a.example/sse?token=hunter2", "`https://a.example/sse…`"),
+        ("TOKEN=hunter2", "`TOKEN…`"),
+        ("ghp_hunter2hunter2", "`…`"),
+        ("nope", "`nope`"),
+        ("/opt/gone ", "`/opt/gone `"),
+        ("npx ", "`npx `"),
+        (r"\\?\C:\Program Files\run", r"`\\?\C:\Program Files\run`"),
+    ] {
+        let text = format!("mcp: {{servers: [{{name: a, command: '{command}'}}]}}");
+        let normalized = run("a.yaml", &text, &Options::default());
+        let told = format!("the program {shown} is ");
+        let message = &normalized.diagnostics[0].message;
+        assert!(message.starts_with(&told), "{command}: {message}");
     }
 }
 
