@@ -74,12 +74,13 @@ fn is_server_of_opencode(value: &Value) -> bool {
 }
 
 /// opencode, Gemini CLI and Codex describe agents of their own at the top of their settings, the first two each by an
-/// object; profiles are texts. None of the clients has one of the other names there.
+/// object, and Qwen Code how its own are shown; profiles are texts. None of the clients has one of the other names there.
 fn is_setting_of_client(member: &Member, dialect: Dialect) -> bool {
     let is_profiles = match &member.value.node {
         Node::Object(agents) => {
+            let is_of_qwen = agents.get("displayMode").is_some();
             let mut agents = agents.members.iter();
-            agents.any(|agent| matches!(agent.value.node, Node::Text(_)))
+            !is_of_qwen && agents.any(|agent| matches!(agent.value.node, Node::Text(_)))
         }
         _ => false,
     };

@@ -143,6 +143,24 @@ fn limits_are_not_taken_for_a_server() {
     assert!(read.specs.is_empty() && read.settings.limits_unread, "{read:?}");
 }
 
+/// Qwen Code says there how its agents are shown, beside what Gemini CLI has.
+#[test]
+fn agents_of_qwen_code_are_no_profiles() {
+    let servers = r#""mcpServers": {"a": {"command": "/usr/bin/node"}}"#;
+    for (agents, are_profiles) in [
+        (
+            r#"{"displayMode": "in-process", "arena": {"maxRoundsPerAgent": 5}}"#,
+            false,
+        ),
+        (r#"{"mode": "in-process"}"#, true),
+    ] {
+        let text = format!(r#"{{{servers}, "agents": {agents}}}"#);
+        let read = beside_another(Document::new("settings.json", text));
+        assert_eq!(read.specs.is_empty(), are_profiles, "{agents}: {read:?}");
+        assert_eq!(read.settings.agents_unread, are_profiles, "{agents}");
+    }
+}
+
 /// What the clients themselves have under these names, and what the host says is theirs.
 #[test]
 fn documents_of_other_clients_stay_readable() {
