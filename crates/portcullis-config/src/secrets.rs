@@ -97,8 +97,13 @@ pub(crate) fn looks_secret(value: &str) -> bool {
 /// Where a secret starts in an argument that says itself what it holds: after `NAME=` or a header's name, which may be
 /// an option's value (`--header=NAME: …`), or at its start where the whole looks like one.
 pub(crate) fn in_argument(argument: &str, options: &Options) -> Option<usize> {
+    in_text(argument, None, options)
+}
+
+/// The same of a whole argument, or of the value of `option` in it.
+fn in_text(text: &str, option: Option<&str>, options: &Options) -> Option<usize> {
     for separator in ['=', ':'] {
-        let Some((before, after)) = argument.split_once(separator) else {
+        let Some((before, after)) = text.split_once(separator) else {
             continue;
         };
         let is_name = !before.is_empty()
@@ -106,19 +111,26 @@ pub(crate) fn in_argument(argument: &str, options: &Options) -> Option<usize> {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         let value = after.trim();
-        if is_name && (!value.is_empty() && name(before, options) || looks_secret(value)) {
-            return Some(argument.len() - after.trim_start().len());
+        // In an option's value a colon has many uses: `--sort=key:asc`, `--volume=key:/data`.
+        let gives = separator == '=' || after.starts_with(' ') || option.is_none_or(takes_header);
+        if is_name && (gives && !value.is_empty() && name(before, options) || looks_secret(value)) {
+            return Some(text.len() - after.trim_start().len());
         }
         // One level: what starts as an option is no option's value.
         if is_name
             && before.starts_with('-')
             && !after.starts_with('-')
-            && let Some(from) = in_argument(after, options)
+            && let Some(from) = in_text(after, Some(before), options)
         {
-            return Some(argument.len() - after.len() + from);
+            return Some(text.len() - after.len() + from);
         }
     }
-    (holds(argument, false) || in_query(argument, options)).then_some(0)
+    (holds(text, false) || in_query(text, options)).then_some(0)
+}
+
+fn takes_header(option: &str) -> bool {
+    let name = option.trim_start_matches('-');
+    name == "H" || name.eq_ignore_ascii_case("header") || name.eq_ignore_ascii_case("headers")
 }
 
 /// Whether it is a url with a parameter that carries a capability.

@@ -170,6 +170,12 @@ fn secrets_that_stand_in_arguments_are_found() {
         "--url=https://example.com/?api_key=stu",
         "--url=https://example.com/?page=2",
         "--set=a=b",
+        "--header=X-Api-Key:vwx",
+        "-H=X-Api-Key:yz",
+        // A colon has other uses in an option's value.
+        "--sort=key:asc",
+        "--select=password:hide",
+        "--volume=key:/data",
     ];
     let stdio = StdioSpec::new("/bin/x", args);
     assert_eq!(
@@ -181,7 +187,9 @@ fn secrets_that_stand_in_arguments_are_found() {
             "ghp_0123456789abcdefgh",
             "mno",
             "pqr",
-            "https://example.com/?api_key=stu"
+            "https://example.com/?api_key=stu",
+            "vwx",
+            "yz"
         ]
     );
 }
