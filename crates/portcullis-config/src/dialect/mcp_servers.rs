@@ -30,14 +30,9 @@ pub(super) fn read(
             let is_list = |name: &str| name == "mcp" || GEMINI_FIRST_VERSION.contains(&name);
             broken = sink.errors() > before || root.says_twice(is_list);
             top.finish_settings(sink);
-            let names = |list: &'_ [Spanned<String>]| -> HashSet<String> {
-                list.iter().map(|item| item.value.clone()).collect()
-            };
-            let (allowed, excluded) = (names(&lists.0), names(&lists.1));
             let mut servers = common::by_name(servers, "`mcpServers`", sink, gemini)?;
             for draft in &mut servers {
-                let name = draft.name.value.as_str();
-                draft.enabled &= !excluded.contains(name) && (allowed.is_empty() || allowed.contains(name));
+                draft.enabled &= lists.let_run(&draft.name.value);
             }
             servers
         }
@@ -179,17 +174,42 @@ const KEPT_OUT: &[&[&str]] = &[&["allowed", "excluded"]];
 /// What the first version of its settings has for these two, at the top.
 pub(super) const GEMINI_FIRST_VERSION: [&str; 2] = ["allowMCPServers", "excludeMCPServers"];
 
-/// The servers that alone are allowed, should there be any, and those that are excluded.
-type Lists = (Vec<Spanned<String>>, Vec<Spanned<String>>);
+/// Which servers run: those that each of some lists allows, without those that one excludes.
+#[derive(Default)]
+struct Lists {
+    allowed: Vec<HashSet<String>>,
+    excluded: HashSet<String>,
+}
+
+impl Lists {
+    fn let_run(&self, name: &str) -> bool {
+        !self.excluded.contains(name) && self.allowed.iter().all(|list| list.contains(name))
+    }
+
+    /// Reads two of them; `may_be_none` where an empty list of those that are allowed allows none.
+    fn read(
+        &mut self,
+        [allowed, excluded]: [&'static str; 2],
+        may_be_none: bool,
+        fields: &mut Fields<'_>,
+        sink: &mut Sink<'_>,
+    ) {
+        let is_there = fields.object().get(allowed).is_some();
+        let names = kept_out(allowed, fields, sink);
+        if !names.is_empty() || is_there && may_be_none {
+            self.allowed.push(names);
+        }
+        self.excluded.extend(kept_out(excluded, fields, sink));
+    }
+}
 
 fn allowed(top: &mut Fields<'_>, sink: &mut Sink<'_>) -> Lists {
-    let mut lists = kept_out(GEMINI_FIRST_VERSION, top, sink);
+    let mut lists = Lists::default();
+    lists.read(GEMINI_FIRST_VERSION, true, top, sink);
     let settings = top.take("mcp").map(|member| &member.value);
     if let Some(fields) = settings.and_then(|value| Fields::of(value, "`mcp`", sink)) {
         let mut fields = fields.under("mcp.").guarding(KEPT_OUT);
-        let (allowed, excluded) = kept_out(["allowed", "excluded"], &mut fields, sink);
-        lists.0.extend(allowed);
-        lists.1.extend(excluded);
+        lists.read(["allowed", "excluded"], false, &mut fields, sink);
         fields.unsupported(
             "serverCommand",
             "it starts one server for the client itself",
@@ -197,19 +217,16 @@ fn allowed(top: &mut Fields<'_>, sink: &mut Sink<'_>) -> Lists {
         );
         fields.finish(sink);
     }
-    for name in lists.0.iter().chain(&lists.1) {
-        if name.value.trim().is_empty() {
-            let message = format!("{} is no server's name", quote(&name.value));
-            sink.warning(Code::BadValue, name.span, message, "take it out");
-        }
-    }
     lists
 }
 
-fn kept_out(names: [&'static str; 2], fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> Lists {
-    let [allowed, excluded] = names.map(|name| {
-        fields.converted(name, "enabled", "a server that it keeps out is disabled");
-        fields.texts(name, sink)
-    });
-    (allowed, excluded)
+/// The names in one of these lists.
+fn kept_out(list: &'static str, fields: &mut Fields<'_>, sink: &mut Sink<'_>) -> HashSet<String> {
+    fields.converted(list, "enabled", "a server that it keeps out is disabled");
+    let names = fields.texts(list, sink);
+    for name in names.iter().filter(|name| name.value.trim().is_empty()) {
+        let message = format!("{} is no server's name", quote(&name.value));
+        sink.warning(Code::BadValue, name.span, message, "take it out");
+    }
+    names.into_iter().map(|name| name.value).collect()
 }

@@ -361,6 +361,35 @@ fn what_other_dialects_say_for_all_servers_holds_for_each_of_them_too() {
     }
 }
 
+/// An empty list of its first version allows none, and of two lists each keeps servers out.
+#[test]
+fn a_server_runs_that_each_list_of_gemini_cli_allows() {
+    for (settings, runs) in [
+        (r#""allowMCPServers": []"#, ""),
+        (r#""mcp": {"allowed": []}"#, "ab"),
+        (r#""allowMCPServers": ["a"]"#, "a"),
+        (r#""allowMCPServers": ["a"], "mcp": {"allowed": ["b"]}"#, ""),
+        (r#""allowMCPServers": ["a"], "mcp": {"allowed": ["b", "a"]}"#, "a"),
+        (r#""allowMCPServers": ["a"], "mcp": {"allowed": []}"#, "a"),
+        (r#""allowMCPServers": [], "mcp": {"allowed": ["a"]}"#, ""),
+        (r#""allowMCPServers": ["a"], "excludeMCPServers": ["a"]"#, ""),
+        (r#""excludeMCPServers": ["a"], "mcp": {"excluded": ["b"]}"#, ""),
+        (r#""excludeMCPServers": [], "mcp": {"excluded": ["b"]}"#, "a"),
+    ] {
+        let server = |path: &str| format!(r#"{{"command": "/usr/bin/{path}"}}"#);
+        let text = format!(
+            r#"{{"mcpServers": {{"a": {}, "b": {}}}, {settings}}}"#,
+            server("node"),
+            server("npx")
+        );
+        let document = Document::new("settings.json", text).in_dialect(Dialect::Gemini);
+        let normalized = normalize(&[document], &Options::default(), &Machine::default());
+        let enabled = normalized.specs.iter().filter(|spec| spec.enabled);
+        let enabled: String = enabled.map(|spec| spec.id.as_str()).collect();
+        assert_eq!(enabled, runs, "{settings}: {:?}", normalized.diagnostics);
+    }
+}
+
 /// The first document that says it counts. Where that cannot be read, what a later one says might allow more.
 #[test]
 fn what_decides_on_calls_is_not_taken_from_behind_a_document_that_cannot_be_read() {
