@@ -2,8 +2,11 @@
 
 mod typed;
 
+use std::collections::HashSet;
+
 use crate::{
     Code, Fate,
+    dialect::portcullis::OF_ALL_DOCUMENTS,
     source::{Sink, quote, short},
     value::{Member, Node, Object, Span, Value},
 };
@@ -164,6 +167,7 @@ impl<'t> Fields<'t> {
     }
 
     fn close(self, all_ours: bool, sink: &mut Sink<'_>) {
+        let mut of_client = Vec::new();
         for member in &self.object.members {
             if self.asked.iter().any(|name| *name == member.key.value) {
                 continue;
@@ -188,6 +192,7 @@ impl<'t> Fields<'t> {
                 }
             };
             if !all_ours && near.is_none() {
+                of_client.push(member);
                 continue;
             }
             let what = format!("{} is no field of {}", quote(&member.key.value), self.of);
@@ -203,8 +208,26 @@ impl<'t> Fields<'t> {
                 sink.warning(code, span, format!("{what}: it is dropped"), help);
             }
         }
+        self.tell_twice(&of_client, sink);
         if sink.is_tracing() {
             self.tell(all_ours, sink);
+        }
+    }
+
+    /// Says which keys stand twice in settings of the client's own. What holds for the servers of all documents is none
+    /// of those, whoever wrote it.
+    fn tell_twice(&self, of_client: &[&Member], sink: &mut Sink<'_>) {
+        let mut twice = Vec::new();
+        let mut first = HashSet::new();
+        let is_of_all = |key: &str| key == "mcp" || OF_ALL_DOCUMENTS.contains(&key);
+        for member in of_client.iter().filter(|member| !is_of_all(&member.key.value)) {
+            member.value.duplicates(&mut twice);
+            first.insert(member.key.span.start);
+        }
+        let beside = self.object.duplicates.iter();
+        twice.extend(beside.filter(|twice| first.contains(&twice.first.start)));
+        for duplicate in twice {
+            sink.is_of_client(duplicate.key.span);
         }
     }
 

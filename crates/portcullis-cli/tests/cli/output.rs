@@ -130,6 +130,15 @@ fn an_import_that_is_not_whole_is_not_done() {
         ("mcp: {servers: [{name: a, command: node, args: 7}]}", 3),
         // Carried over, though this machine cannot start it.
         ("mcp: {servers: [{name: a, command: /no/such/program}]}", 0),
+        (
+            "mcp: {servers: [{name: a, url: 'https://a.example'}], allowedHosts: [a.example], rootCertificates: [/no/such.pem]}",
+            0,
+        ),
+        // A client's own settings cost no server, whatever stands in them.
+        ("theme: a\ntheme: b\ncontext_servers: {a: {command: node}}", 0),
+        ("theme: {a: b, a: c}\ncontext_servers: {a: {command: node}}", 0),
+        ("context_servers: {a: {command: node}}\ncontext_servers: {}", 3),
+        ("context_servers: {a: {command: node, args: [], args: [b]}}", 3),
     ] {
         std::fs::write(folder.path().join("mcp.yaml"), text).unwrap();
         for format in ["text", "json"] {

@@ -1,6 +1,6 @@
 //! What was found in a document, and what became of its fields.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{MAX_NAME, Source, printable, short};
 use crate::{
@@ -47,6 +47,8 @@ pub(crate) struct Sink<'s> {
     changes: Vec<Change>,
     suggestions: usize,
     looks_for_limits: usize,
+    /// Where keys that stand twice cost nothing that is read: they are settings of the client's own.
+    of_client: HashSet<usize>,
     /// What the document may say for all servers, and is not used.
     pub(crate) unread: Unread,
 }
@@ -72,6 +74,7 @@ impl<'s> Sink<'s> {
             changes: Vec::new(),
             suggestions: 0,
             looks_for_limits: 0,
+            of_client: HashSet::new(),
             unread: Unread::default(),
         }
     }
@@ -197,8 +200,18 @@ impl<'s> Sink<'s> {
         }
     }
 
+    /// Says that a key that stands twice is one of the client's own settings.
+    pub(crate) fn is_of_client(&mut self, key: Span) {
+        self.of_client.insert(key.start + self.source.base);
+    }
+
     /// All findings, in the order of the text.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
+        for found in &mut self.diagnostics {
+            if found.code == Code::DuplicateKey && self.of_client.contains(&found.span.offset_bytes) {
+                found.severity = Severity::Warning;
+            }
+        }
         self.diagnostics.sort_by(|a, b| {
             (a.span.offset_bytes, a.severity, a.code).cmp(&(b.span.offset_bytes, b.severity, b.code))
         });

@@ -390,6 +390,47 @@ fn a_server_runs_that_each_list_of_gemini_cli_allows() {
     }
 }
 
+/// A key that stands twice costs what is read, and of a client's own settings nothing is.
+#[test]
+fn what_stands_twice_in_a_clients_own_settings_is_no_error() {
+    let server = r#""a": {"command": "/usr/bin/node"}"#;
+    for (text, is_error) in [
+        (
+            format!(r#"{{"theme": "x", "theme": "y", "context_servers": {{{server}}}}}"#),
+            false,
+        ),
+        (
+            format!(r#"{{"theme": {{"x": [{{"y": 1, "y": 2}}]}}, "context_servers": {{{server}}}}}"#),
+            false,
+        ),
+        (
+            format!(r#"{{"context_servers": {{{server}}}, "context_servers": {{}}}}"#),
+            true,
+        ),
+        (format!(r#"{{"context_servers": {{{server}, "a": {{}}}}}}"#), true),
+        // It may hold for the servers of all documents.
+        (
+            format!(
+                r#"{{"agents": {{"a": {{}}}}, "agents": {{"bot": "night"}}, "context_servers": {{{server}}}}}"#
+            ),
+            true,
+        ),
+        (
+            format!(r#"{{"agents": {{"a": {{}}, "a": "night"}}, "context_servers": {{{server}}}}}"#),
+            true,
+        ),
+    ] {
+        let normalized = run("settings.json", &text, &Options::default());
+        assert!(codes(&normalized).contains(&Code::DuplicateKey), "{text}");
+        assert_eq!(
+            normalized.has_errors(),
+            is_error,
+            "{text}: {:?}",
+            normalized.diagnostics
+        );
+    }
+}
+
 /// The first document that says it counts. Where that cannot be read, what a later one says might allow more.
 #[test]
 fn what_decides_on_calls_is_not_taken_from_behind_a_document_that_cannot_be_read() {
