@@ -121,6 +121,15 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 pub(crate) fn init_log() {
     #[expect(clippy::disallowed_methods, reason = "the program's edge: read once")]
     let wanted = std::env::var("PORTCULLIS_LOG").unwrap_or_else(|_| "warn".to_owned());
+    let (wanted, dropped) = without_sdk(&wanted);
+    if !dropped.is_empty() {
+        let told = format!(
+            "note: of PORTCULLIS_LOG this is left out, since it names the SDK or a span, within which the SDK would log \
+             messages: {}",
+            dropped.join(",")
+        );
+        note(&inline(&told, 400));
+    }
     let filter = filter(&wanted).unwrap_or_else(|error| {
         let told = format!("note: PORTCULLIS_LOG is no filter, so warnings alone are logged: {error}");
         note(&inline(&told, 400));
@@ -139,17 +148,29 @@ pub(crate) fn init_log() {
 const SDK: &str = "rmcp=off";
 
 fn filter(wanted: &str) -> Result<EnvFilter, ParseError> {
-    EnvFilter::try_new(format!("{},{SDK}", without_sdk(wanted)))
+    EnvFilter::try_new(format!("{wanted},{SDK}"))
 }
 
-/// Without what names the SDK, or a span: within a span that is asked for, all of its events are heard.
-fn without_sdk(directives: &str) -> String {
-    let kept: Vec<_> = directives
-        .split(',')
-        .filter(|directive| !directive.trim().starts_with("rmcp"))
-        .filter(|directive| !directive.contains(['[', ']', '{', '}']))
-        .collect();
-    kept.join(",")
+/// Without what names the SDK, or a span: within a span that is asked for, all of its events are heard. Warnings, where
+/// nothing is left; and what was left out.
+fn without_sdk(directives: &str) -> (String, Vec<&str>) {
+    let mut depth = 0_usize;
+    let between = |c: char| {
+        match c {
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    let given = directives.split(between).map(str::trim);
+    let (dropped, kept): (Vec<_>, Vec<_>) = given
+        .filter(|directive| !directive.is_empty())
+        .partition(|directive| directive.starts_with("rmcp") || directive.contains(['[', ']', '{', '}']));
+    match kept.is_empty() {
+        true => ("warn".to_owned(), dropped),
+        false => (kept.join(","), dropped),
+    }
 }
 
 /// As [`safe`], but on one line and of at most `most` characters: what stands in a question to a person must not
@@ -241,10 +262,12 @@ mod tests {
             ("rmcp=trace", false),
             ("portcullis=debug,rmcp::service=debug", true),
             ("[serve_inner]=trace", false),
+            ("portcullis[call]=debug", false),
+            (" ,", false),
             ("portcullis=debug, [{peer}]=trace,[a{peer=b,c=d}]=trace", true),
         ] {
             let subscriber = tracing_subscriber::fmt()
-                .with_env_filter(filter(wanted).unwrap())
+                .with_env_filter(filter(&without_sdk(wanted).0).unwrap())
                 .finish();
             tracing::subscriber::with_default(subscriber, || {
                 let span = tracing::error_span!(target: "rmcp::service", "serve_inner", peer = "a");
@@ -253,15 +276,30 @@ mod tests {
                 assert!(!sdk, "{wanted}");
                 let is_on = tracing::enabled!(target: "portcullis::hub", tracing::Level::DEBUG);
                 assert_eq!(is_on, ours, "{wanted}");
+                let warns = tracing::enabled!(target: "portcullis::hub", tracing::Level::WARN);
+                assert!(warns, "{wanted}");
             });
         }
     }
 
     #[test]
     fn the_sdk_is_never_made_to_log_messages() {
-        assert_eq!(
-            without_sdk("debug,rmcp::service=trace, rmcp=debug,portcullis=info"),
-            "debug,portcullis=info"
-        );
+        for (wanted, kept, dropped) in [
+            (
+                "debug,rmcp::service=trace, rmcp=debug,portcullis=info",
+                "debug,portcullis=info",
+                vec!["rmcp::service=trace", "rmcp=debug"],
+            ),
+            (
+                "[call{a=1,b=x,c=2}]=debug,portcullis=info",
+                "portcullis=info",
+                vec!["[call{a=1,b=x,c=2}]=debug"],
+            ),
+            ("portcullis[call]=debug", "warn", vec!["portcullis[call]=debug"]),
+            ("a]=info,debug", "debug", vec!["a]=info"]),
+            ("warn", "warn", vec![]),
+        ] {
+            assert_eq!(without_sdk(wanted), (kept.to_owned(), dropped), "{wanted}");
+        }
     }
 }
