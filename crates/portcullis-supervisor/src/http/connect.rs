@@ -12,6 +12,7 @@ use rmcp::{
 };
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
+use url::form_urlencoded;
 
 use super::client::{GuardedHttp, HttpTerms};
 use crate::environment::{UnresolvedField, resolve};
@@ -25,6 +26,10 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// The longest wait between two tries to resume a stream.
 const MOST_RETRY: Duration = Duration::from_secs(30);
+
+/// How long a part of the url is at least that is left out of what the server says, in bytes: parameters hold words too, such
+/// as `mode=read`, and these stand everywhere.
+const LEAST_OF_URL: usize = 8;
 
 /// Headers that belong to the protocol: a configuration may not set them. Names are in lower case.
 const RESERVED: &[&str] = &[
@@ -135,14 +140,30 @@ fn headers(spec: &HttpSpec, sources: &dyn Sources) -> Result<(HeaderMap, Vec<Sec
     Ok((headers, secrets))
 }
 
-/// What is left out of the url where that is shown: many a server names the path of whatever it does not know.
+/// What is left out of the url where that is shown, as it stands there and as it reads: many a server says the path of
+/// whatever it does not know.
 fn hidden_of_the_url(spec: &HttpSpec) -> Vec<SecretString> {
     let shown = spec.shown_url();
-    let parts = spec.url.path().split('/').map(str::to_owned);
-    let query = spec.url.query_pairs();
-    let query = query.flat_map(|(name, value)| [name.into_owned(), value.into_owned()]);
-    let hidden = parts.chain(query).filter(|part| !shown.contains(part.as_str()));
-    hidden.map(SecretString::from).collect()
+    let query = spec.url.query().unwrap_or_default().split('&');
+    let query = query.flat_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        [name, value]
+    });
+    let parts = spec.url.path().split('/').chain(query).map(readings);
+    let hidden = parts.filter(|part| part.iter().all(|reading| !shown.contains(reading.as_str())));
+    let long = hidden.flatten().filter(|reading| reading.len() >= LEAST_OF_URL);
+    long.map(SecretString::from).collect()
+}
+
+/// A part of a url as it stands there, and as it reads, with its `+` for a space or for itself.
+fn readings(part: &str) -> [String; 3] {
+    let read = |part: &str| {
+        let pair = format!("={}", part.replace('&', "%26"));
+        form_urlencoded::parse(pair.as_bytes())
+            .map(|(_, value)| value.into_owned())
+            .collect()
+    };
+    [part.to_owned(), read(part), read(&part.replace('+', "%2B"))]
 }
 
 fn egress_proxy(spec: &ProxySpec, sources: &dyn Sources) -> Result<EgressProxy, HttpError> {
@@ -156,4 +177,61 @@ fn egress_proxy(spec: &ProxySpec, sources: &dyn Sources) -> Result<EgressProxy, 
         None => SecretString::default(),
     };
     Ok(proxy.login(username.expose_secret(), password.expose_secret()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::complaint::Complaint;
+
+    /// What is left of `said` by a server with this url.
+    fn shown(url: &str, said: &str) -> String {
+        let complaint = Complaint::default();
+        complaint.keep(&hidden_of_the_url(&HttpSpec::new(
+            url.parse().unwrap(),
+            Vec::new(),
+        )));
+        complaint.without_secrets(said)
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_url_is_known_as_it_stands_there_and_as_it_reads() {
+        let query = "https://example.com/mcp?key=alpha-word+beta%2Dword";
+        let path = "https://example.com/s/ghp_abcd%2Defgh+ijklmnop/mcp";
+        for (url, said, left) in [
+            (
+                query,
+                "POST /mcp?key=alpha-word+beta%2Dword",
+                "POST /mcp?key=[redacted]",
+            ),
+            (
+                query,
+                "POST /mcp?key=alpha-word+beta-word",
+                "POST /mcp?key=[redacted]",
+            ),
+            (
+                query,
+                "POST /mcp?key=alpha-word%20beta-word",
+                "POST /mcp?key=[redacted]",
+            ),
+            (query, "no key alpha-word beta-word", "no key [redacted]"),
+            (path, "/s/ghp_abcd%2Defgh+ijklmnop/", "/s/[redacted]/"),
+            (path, "/s/ghp_abcd-efgh+ijklmnop/", "/s/[redacted]/"),
+        ] {
+            assert_eq!(shown(url, said), left, "{url}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_url_stay_in_what_its_server_says() {
+        let url = "https://example.com/a%20plain%20word/mcp?mode=read&transport=http&json=true";
+        for said in ["already http, true", "GET /a plain word/mcp", "transport: json"] {
+            assert_eq!(shown(url, said), said);
+        }
+        let eight = |value: &str| shown(&format!("https://example.com/mcp?key={value}"), value);
+        assert_eq!(
+            (eight("QQQQQQQQ").as_str(), eight("QQQQQQQ").as_str()),
+            ("[redacted]", "QQQQQQQ")
+        );
+    }
 }
