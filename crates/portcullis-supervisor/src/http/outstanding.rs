@@ -208,11 +208,12 @@ impl Outstanding {
     /// Whether `asked` is the only request that somebody waits for, subscriptions aside: then it can be blamed for a reply that
     /// names none.
     pub(crate) fn is_alone(&self, asked: &RequestId) -> bool {
+        let now = Instant::now();
         let all = self.lock();
         let mut others = all
             .waiting
             .iter()
-            .filter(|(_, waiting)| !waiting.subscribes && !waiting.is_given_up());
+            .filter(|(_, waiting)| !waiting.subscribes && !waiting.is_over(now));
         others.next().is_some_and(|(id, _)| id == asked) && others.next().is_none()
     }
 

@@ -46,6 +46,9 @@ async fn what_was_given_up_without_a_word_is_not_waited_for_for_ever() {
     assert!(all.awaits());
     tokio::time::advance(Duration::from_millis(1)).await;
     assert!(!all.awaits());
+    // Nor does it take the blame from one that is waited for.
+    note(&all, ClientRequest::PingRequest(PingRequest::default()), 2);
+    assert!(all.is_alone(&RequestId::Number(2)));
 }
 
 #[test]
