@@ -36,6 +36,7 @@ use crate::{
 pub(crate) use era::{Era, EraMemory};
 pub(crate) use handshake::shown;
 use handshake::{Handshake, Link};
+pub(crate) use process::longest_turn;
 use process::{close_when_it_ends, spawn, turn};
 use watched::Watched;
 

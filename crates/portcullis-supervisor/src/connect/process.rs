@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ConnectError, Surroundings};
 use crate::{
     environment::SpawnPlan,
-    spawn::{ProcessHandle, SpawnedProcess},
+    spawn::{ProcessHandle, SpawnedProcess, StopSequence},
     upstream::Upstream,
 };
 
@@ -22,6 +22,12 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// How long after its stop sequence a process may take to be gone.
 const DEATH_WAIT: Duration = Duration::from_secs(6);
+
+/// How long the [`turn`] to start a process may be waited for.
+pub(crate) fn longest_turn(stop: StopSequence) -> Duration {
+    let stopped = stop.after_eof.saturating_add(stop.after_term);
+    stopped.saturating_add(DEATH_WAIT)
+}
 
 /// The turn to start this server's process: it comes when the one before is gone with all that the hub can see of it.
 /// None for a server that is no process.
@@ -32,7 +38,7 @@ pub(super) async fn turn(
     if matches!(upstream.spec().transport, TransportSpec::Http(_)) {
         return Ok(None);
     }
-    let most = around.stop.after_eof + around.stop.after_term + DEATH_WAIT;
+    let most = longest_turn(around.stop);
     let turns = Arc::clone(&upstream.shared().turn);
     match timeout(most, turns.acquire_owned()).await {
         Ok(turn) => Ok(turn.ok()),

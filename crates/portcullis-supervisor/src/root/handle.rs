@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{actor::RootActor, message::RootMessage};
 use crate::{
-    connect::Surroundings,
+    connect::{Surroundings, longest_turn},
     elicitation::ElicitationResponder,
     error::SupervisorError,
     events::SupervisorEvent,
@@ -107,7 +107,7 @@ impl Supervisor {
                 return Err(SupervisorError::Duplicate(upstream.id().clone()));
             }
             arguments.push(ServerArguments {
-                lifecycle: behind_the_deadlines_of(&upstream, &options.lifecycle),
+                lifecycle: behind_the_deadlines_of(&upstream, options.stop, &options.lifecycle),
                 upstream,
                 around: Surroundings {
                     spool: around.spool.as_ref().map(|spool| spool.share()),
@@ -197,10 +197,15 @@ impl Supervisor {
     }
 }
 
-/// An attempt ends by the deadlines of its server, however long those are: what is behind them must not come first.
-fn behind_the_deadlines_of(upstream: &Upstream, lifecycle: &Options) -> Options {
+/// An attempt ends by the deadlines of its server, however long those are: what is behind them must not come first. Nor
+/// may it before the processes have ended that it waits for, one for each of its two handshakes.
+fn behind_the_deadlines_of(upstream: &Upstream, stop: StopSequence, lifecycle: &Options) -> Options {
     let Timeouts { connect, list, .. } = upstream.timeouts();
-    let later = |within: Duration| within.saturating_add(connect).saturating_add(list);
+    let turns = longest_turn(stop).saturating_mul(2);
+    let later = |within: Duration| {
+        let deadlines = connect.saturating_add(list).saturating_add(turns);
+        within.saturating_add(deadlines)
+    };
     Options {
         connect_within: lifecycle.connect_within.map(later),
         ..lifecycle.clone()

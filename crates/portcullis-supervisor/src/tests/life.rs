@@ -326,25 +326,23 @@ async fn a_server_that_ends_is_missed_although_its_output_stays_open() {
     }
 }
 
-/// The end of the process before takes nothing off the time of the new one.
+/// The end of the process before takes nothing off the time of the new one, and is waited for within the attempt.
 #[tokio::test]
 async fn a_server_that_ends_slowly_has_all_its_time_to_start_again() {
-    let mut spec = scripted(&pid_tool(Script::new("s").at_eof(AtEof::Ignore)));
-    spec.timeouts.connect = Duration::from_secs(2);
-    let mut rig = Rig::start_with([spec], |options| options.stop.after_eof = Duration::from_secs(3)).await;
-    rig.until("s", "ready").await;
-    rig.supervisor.restart(&server("s")).unwrap();
-    rig.until("s", "ready").await;
-    let failed = |event: &SupervisorEvent| {
-        matches!(
-            event,
-            SupervisorEvent::State {
-                to: ServerState::BackingOff,
-                ..
-            }
-        )
-    };
-    assert!(!rig.heard.iter().any(failed), "{:#?}", rig.heard);
+    let script = Script::new("s").at_eof(AtEof::Ignore).handshake(Handshake::Hang);
+    let mut spec = scripted(&script);
+    spec.timeouts = Timeouts::uniform(Duration::from_secs(1));
+    let mut rig = Rig::start_with([spec], |options| {
+        options.stop.after_eof = Duration::from_secs(4);
+        options.lifecycle.connect_within = Some(Duration::from_millis(100));
+    })
+    .await;
+    for _ in 0..2 {
+        let (reason, _) = rig.until("s", "backing_off").await;
+        let took = reason.strip_prefix("the handshake took over ");
+        let took: Option<f64> = took.and_then(|took| took.split(' ').next()?.parse().ok());
+        assert!(took.is_some_and(|took| took > 0.5), "{reason}");
+    }
 }
 
 /// Report 38: a server that always exits is given up after some tries, its calls fail at once, and a demand finds
