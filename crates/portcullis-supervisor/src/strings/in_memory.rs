@@ -109,9 +109,11 @@ impl SpooledString for Kept {
     fn put_back(&self, text: &mut Vec<u8>) -> Result<(), String> {
         if self.given_up {
             let (size, most) = (self.size, self.spool.most);
-            return Err(format!(
-                "a string of {size} bytes stands in it, and without a store such strings may take {most} bytes together"
-            ));
+            let bound = match size > most {
+                true => format!("it may have {most} bytes where no store takes it"),
+                false => format!("such strings may have {most} bytes together where no store takes them"),
+            };
+            return Err(format!("a string of {size} bytes stands in it, and {bound}"));
         }
         text.extend_from_slice(&self.raw);
         Ok(())
@@ -148,12 +150,18 @@ mod tests {
         assert_eq!(text(first.as_ref()).unwrap(), "abcdef");
         assert_eq!(
             text(second.as_ref()).unwrap_err(),
-            "a string of 8 bytes stands in it, and without a store such strings may take 10 bytes together"
+            "a string of 8 bytes stands in it, and such strings may have 10 bytes together where no store takes them"
         );
         drop(first);
         let third = spooled(&spool, &["0123456789"]);
         assert_eq!(text(third.as_ref()).unwrap(), "0123456789");
         drop((second, third));
+        // One that alone is too long is told of its own bound.
+        let long = spooled(&spool, &["0123456789", "0"]);
+        assert_eq!(
+            text(long.as_ref()).unwrap_err(),
+            "a string of 11 bytes stands in it, and it may have 10 bytes where no store takes it"
+        );
         // One that was broken off has not taken its room along.
         let mut broken = spool.begin();
         broken.write(b"01234567");

@@ -372,7 +372,7 @@ async fn without_a_store_a_very_long_string_fails_its_message_and_names_its_size
             false => {
                 let error = listed.unwrap_err();
                 assert!(
-                    error.contains("a string of 1048577 bytes stands in it, and without a store such strings may take 1048576"),
+                    error.contains("a string of 1048577 bytes stands in it, and it may have 1048576 bytes where no store takes it"),
                     "{error}"
                 );
             }
