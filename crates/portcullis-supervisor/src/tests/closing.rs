@@ -1,9 +1,33 @@
 //! Connections that are closed on purpose: idle ones, and those of servers that are restarted or switched off.
 
+use futures::future::BoxFuture;
 use portcullis_testkit::{Behaviour, Tool};
 use rustix::process::{Signal, kill_process};
+use tokio::{sync::Notify, task::JoinHandle};
 
 use super::*;
+use crate::{ElicitationReply, ElicitationRequest, ElicitationResponder};
+
+/// A user who answers when the test says so: until then the call that asked is in flight.
+#[derive(Debug, Clone, Default)]
+struct Released(Arc<Notify>);
+
+impl ElicitationResponder for Released {
+    fn respond(&self, _: ServerId, _: ElicitationRequest) -> BoxFuture<'_, ElicitationReply> {
+        Box::pin(async {
+            self.0.notified().await;
+            ElicitationReply::Decline
+        })
+    }
+}
+
+/// A call of the tool `asks` that is in flight.
+async fn in_flight(ready: &Ready, timeouts: Timeouts) -> JoinHandle<Result<String, CallFault>> {
+    let caller = ready.clone();
+    let call = tokio::spawn(async move { caller.call("asks", "{}".into(), timeouts).await });
+    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    call
+}
 
 fn pid_tool(script: Script) -> Script {
     script.tool(Tool::new("pid", Behaviour::Pid))
@@ -71,36 +95,39 @@ async fn a_server_that_ended_in_a_drain_rests_again_later() {
 /// Calls in flight end before their connection does; those that come meanwhile go to the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_lets_calls_in_flight_end() {
-    let script = pid_tool(Script::new("s")).tool(Tool::new("slow", Behaviour::delay(400, Behaviour::Pid)));
-    let mut rig = Rig::start([scripted(&script)]).await;
+    let asks = Behaviour::Elicit {
+        message: "now?".to_owned(),
+        schema: serde_json::json!({"type": "object", "properties": {}}),
+    };
+    let script = pid_tool(Script::new("s")).tool(Tool::new("asks", asks));
+    let user = Released::default();
+    let asked = |options: &mut SupervisorOptions| options.elicitation = Some(Arc::new(user.clone()));
+    let mut rig = Rig::start_with([scripted(&script)], asked).await;
     let old = rig.text("s", "pid").await;
     let upstream = rig.upstream("s").clone();
     let timeouts = upstream.timeouts();
+    let within = || crate::CallDeadline::from_now(timeouts);
     let ready = rig.ready("s").await;
-    let slow = {
-        let ready = ready.clone();
-        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
-    };
-    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    let call = in_flight(&ready, timeouts).await;
     rig.supervisor.restart(&server("s")).unwrap();
     rig.until("s", "draining").await;
     let fault = ready.call("pid", "{}".into(), timeouts).await.unwrap_err();
     assert!(matches!(fault, CallFault::NotSent { .. }), "{fault:?}");
-    let within = crate::CallDeadline::from_now(timeouts);
-    let (slow, next) = tokio::join!(slow, upstream.call("pid", "{}".into(), within));
-    assert_eq!(text(&slow.unwrap().unwrap()), old);
-    assert_ne!(text(&next.unwrap()), old);
+    let next = {
+        let (upstream, within) = (upstream.clone(), within());
+        tokio::spawn(async move { upstream.call("pid", "{}".into(), within).await })
+    };
+    user.0.notify_one();
+    assert!(text(&call.await.unwrap().unwrap()).contains("decline"));
+    assert_ne!(text(&next.await.unwrap().unwrap()), old);
 
     // Switched off while a call is in flight, and on again.
-    let (_, pid) = rig.until("s", "ready").await;
-    let ready = rig.ready("s").await;
-    let slow = {
-        let ready = ready.clone();
-        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
-    };
-    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    rig.until("s", "ready").await;
+    let call = in_flight(&rig.ready("s").await, timeouts).await;
     rig.supervisor.set_enabled(&server("s"), false).unwrap();
-    assert_eq!(text(&slow.await.unwrap().unwrap()), pid.unwrap().to_string());
+    rig.until("s", "draining").await;
+    user.0.notify_one();
+    assert!(text(&call.await.unwrap().unwrap()).contains("decline"));
     rig.until("s", "disabled").await;
     let fault = rig.call("s", "pid", "{}").await.unwrap_err();
     assert!(
@@ -118,20 +145,15 @@ async fn a_restart_lets_calls_in_flight_end() {
     rig.text("s", "pid").await;
 
     // A call has nothing to wait for where the server ends, until that is taken back.
-    let ready = rig.ready("s").await;
-    let slow = {
-        let ready = ready.clone();
-        tokio::spawn(async move { ready.call("slow", "{}".into(), timeouts).await })
-    };
-    eventually("the call is on its way", || ready.connection.gate.inside() == 1).await;
+    let call = in_flight(&rig.ready("s").await, timeouts).await;
     rig.supervisor.set_enabled(&server("s"), false).unwrap();
     rig.until("s", "draining").await;
-    let within = || crate::CallDeadline::from_now(timeouts);
     let fault = upstream.call("pid", "{}".into(), within()).await.unwrap_err();
     let told = "the server is draining: it ends once its calls in flight have";
     assert_eq!(fault.to_string(), told);
     rig.supervisor.set_enabled(&server("s"), true).unwrap();
-    slow.await.unwrap().unwrap();
+    user.0.notify_one();
+    assert!(text(&call.await.unwrap().unwrap()).contains("decline"));
     rig.until("s", "ready").await;
     upstream.call("pid", "{}".into(), within()).await.unwrap();
 
