@@ -185,8 +185,22 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_of_an_end_is_no_second_table() {
+        let table = format!("{HEAD}  - {{tool: mcp.a.b, expect: ask}}\n");
+        for marked in [
+            format!("{table}---\n"),
+            format!("{table}...\n---\n# end\n"),
+            format!("---\n{table}---"),
+        ] {
+            check(&marked, "1 decisions compared, 0 failures");
+        }
+    }
+
+    #[test]
     fn a_table_that_cannot_be_read_fails() {
-        check("", "t.yaml:1: the table is empty");
+        for nothing in ["", "---\n", "---\n---\n# nothing\n"] {
+            check(nothing, "t.yaml:1: the table is empty");
+        }
         check("a: 1\na: 2", "t.yaml:2: duplicated key");
         check(
             &format!("{HEAD}  - {{tool: mcp.a.b, expect: ask}}\n---\ncases: nonsense\n"),

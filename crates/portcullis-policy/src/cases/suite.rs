@@ -78,14 +78,15 @@ impl Suite {
         depth::check(&table.text).map_err(failure)?;
         let documents = MarkedYaml::load_from_str(&table.text)
             .map_err(|error| failure((error.marker().line(), error.info().to_owned())))?;
-        let root = match documents.as_slice() {
-            [] => return Err(failure((1, "the table is empty".to_owned()))),
-            [root] => root,
-            [_, second, ..] => {
-                let told = "a second table begins here: write it into a file of its own";
-                return Err(failure((line_of(second), told.to_owned())));
-            }
-        };
+        // A `---` with nothing behind it is a document too.
+        let mut tables = documents.iter().filter(|document| !document.data.is_null());
+        let root = tables
+            .next()
+            .ok_or_else(|| failure((1, "the table is empty".to_owned())))?;
+        if let Some(second) = tables.next() {
+            let told = "a second table begins here: write it into a file of its own";
+            return Err(failure((line_of(second), told.to_owned())));
+        }
         let mut fields = Fields::of(root).map_err(failure)?;
         let policies = policies(table, &mut fields, given).map_err(|wrong| match wrong {
             Unusable::Table(wrong) => failure(wrong),
