@@ -159,6 +159,9 @@ pub enum PolicyProblem {
     /// A file that the seal does not know.
     #[error("this file is not in the seal")]
     SealLacks,
+    /// The seal knows files by their names without their folders.
+    #[error("a seal cannot tell this file from `{0}`: their names differ in the folder alone")]
+    SealedTwice(String),
     /// A sealed file that is not there.
     #[error("this file was sealed and is not there")]
     SealedFileMissing,
@@ -202,6 +205,7 @@ impl PolicyProblem {
             Self::SealBroken | Self::SealLacks | Self::SealedFileMissing => {
                 "restore it, or seal the folder anew with `portcullis policy seal`, once the change is reviewed"
             }
+            Self::SealedTwice(_) => "rename one of them",
             Self::DuplicateId { .. } => "give each policy an id of its own",
             Self::Invisible(_) => "remove it: a reviewer would read something else than what is meant",
             Self::Rule(_) => {

@@ -191,7 +191,7 @@ mod tests {
             "refused: `dney mcp.a.*` is not a rule",
         );
         let current = DecisionPoint::load(&files("deny mcp.a.*")).unwrap();
-        let seal = Seal::of(&files("deny mcp.a.*"));
+        let seal = Seal::of(&files("deny mcp.a.*")).unwrap();
         let reload = Reload::of(&current, &files("allow mcp.a.*"), Some(&seal));
         assert!(matches!(reload, Reload::Refused(errors) if errors.to_string().contains("sealed")));
     }

@@ -14,7 +14,7 @@ use crate::{PolicyError, PolicyErrors, PolicyFile, PolicyProblem};
 /// use portcullis_policy::{PolicyFile, Seal};
 ///
 /// let reviewed = PolicyFile { name: "team.rules".into(), text: "deny mcp.shell.*\n".into() };
-/// let seal: Seal = Seal::of(std::slice::from_ref(&reviewed)).to_string().parse()?;
+/// let seal: Seal = Seal::of(std::slice::from_ref(&reviewed))?.to_string().parse()?;
 /// assert!(seal.check(&[reviewed]).is_ok());
 ///
 /// let edited = PolicyFile { name: "team.rules".into(), text: "# later\n".into() };
@@ -37,13 +37,28 @@ impl Seal {
     const VERSION: u32 = 1;
 
     /// The seal of these files.
-    #[must_use]
-    pub fn of(files: &[PolicyFile]) -> Self {
-        let sealed = |file: &PolicyFile| (file.base_name().to_owned(), hash(file));
-        Self {
-            version: Self::VERSION,
-            files: files.iter().map(sealed).collect(),
+    ///
+    /// # Errors
+    /// Each file that has the name of one before it, but for the folder: the seal could hold one of them only. A
+    /// backslash ends a folder's name as well, as on Windows.
+    pub fn of(files: &[PolicyFile]) -> Result<Self, PolicyErrors> {
+        let (mut sealed, mut errors) = (BTreeMap::new(), Vec::new());
+        for file in files {
+            if let Some((first, _)) = sealed.get(file.base_name()) {
+                let problem = PolicyProblem::SealedTwice(String::clone(first));
+                errors.push(PolicyError::new(&file.name, 1, problem));
+            } else {
+                sealed.insert(file.base_name().to_owned(), (file.name.clone(), hash(file)));
+            }
         }
+        if !errors.is_empty() {
+            return Err(PolicyErrors(errors));
+        }
+        let sealed = sealed.into_iter().map(|(name, (_, hash))| (name, hash));
+        Ok(Self {
+            version: Self::VERSION,
+            files: sealed.collect(),
+        })
     }
 
     /// Compares the files with what was sealed: none may differ, be missing or be new.
@@ -131,7 +146,8 @@ mod tests {
         let seal = Seal::of(&[
             file("policies/a.rules", "deny mcp.*"),
             file("policies/b.cedar", "// b"),
-        ]);
+        ])
+        .unwrap();
         let told = match seal.check(files) {
             Ok(()) => Vec::new(),
             Err(errors) => errors
@@ -165,6 +181,18 @@ mod tests {
             check(&[planted.clone(), a.clone(), b.clone()], &[&told]);
             check(&[a.clone(), b.clone(), planted], &[&told]);
         }
+    }
+
+    #[test]
+    fn files_of_one_name_are_not_sealed() {
+        let (plain, other) = (file("t.rules", "deny mcp.*"), file("A\\t.rules", "deny mcp.*"));
+        let told = Seal::of(&[other.clone(), file("b.rules", ""), plain.clone()]).unwrap_err();
+        assert_eq!(
+            told.to_string(),
+            "t.rules:1: a seal cannot tell this file from `A\\t.rules`: their names differ in the folder alone\n  \
+             help: rename one of them"
+        );
+        Seal::of(&[plain]).unwrap().check(&[other]).unwrap();
     }
 
     #[test]

@@ -300,7 +300,7 @@ mod tests {
         folder.load().unwrap();
         let told = demanding.load().unwrap_err().to_string();
         assert!(told.contains("not sealed"), "{told}");
-        let seal = Seal::of(&folder.files().unwrap()).to_string();
+        let seal = Seal::of(&folder.files().unwrap()).unwrap().to_string();
         write(root.path(), Seal::FILE_NAME, &seal);
         demanding.load().unwrap();
         write(root.path(), "team.rules", "# deny mcp.shell.*\n");

@@ -288,7 +288,11 @@ async fn always_is_offered_only_where_it_can_hold() {
         write(root.path(), "a.rules", rules);
         if also == "seal" {
             let files = PolicyFolder::new(root.path()).files().unwrap();
-            write(root.path(), Seal::FILE_NAME, &Seal::of(&files).to_string());
+            write(
+                root.path(),
+                Seal::FILE_NAME,
+                &Seal::of(&files).unwrap().to_string(),
+            );
         }
         let desk = Desk::new([PersonAnswer::AllowAlways]);
         let rig = Rig::start_options(spec(), from_folder(root.path(), &desk)).await;

@@ -97,7 +97,10 @@ fn remove(path: &Path) {
 
 fn seal(folder: &Path) {
     let files = PolicyFolder::new(folder).files().unwrap();
-    write(&folder.join(Seal::FILE_NAME), &Seal::of(&files).to_string());
+    write(
+        &folder.join(Seal::FILE_NAME),
+        &Seal::of(&files).unwrap().to_string(),
+    );
 }
 
 #[tokio::test]

@@ -56,8 +56,13 @@ pub(super) fn seal(folder: &Path, format: Format) -> Result<ExitStatus, ExitStat
     let files = folder::policies(folder)?;
     // What does not load is not worth a seal.
     DecisionPoint::load(&files).map_err(|errors| refused(&errors))?;
-    let text = Seal::of(&files).to_string();
-    settle(folder, &[(Seal::FILE_NAME.to_owned(), text)], false, format)
+    let seal = Seal::of(&files).map_err(|errors| refused(&errors))?;
+    settle(
+        folder,
+        &[(Seal::FILE_NAME.to_owned(), seal.to_string())],
+        false,
+        format,
+    )
 }
 
 fn each(
