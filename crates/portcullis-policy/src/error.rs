@@ -95,9 +95,12 @@ pub enum PolicyProblem {
         /// What the validator advises, if anything.
         help: Option<String>,
     },
-    /// A character that is not seen, that is taken for a space, or that turns the text around.
+    /// A character that is not seen, or that turns the text around.
     #[error("the invisible character U+{:04X} stands in this line", u32::from(*.0))]
     Invisible(char),
+    /// A character outside of comments and descriptions that is taken for a space.
+    #[error("the blank U+{:04X} stands in this line in place of a space", u32::from(*.0))]
+    Blank(char),
     /// A line of a rules file that is no rule.
     #[error("`{0}` is not a rule")]
     Rule(String),
@@ -208,6 +211,7 @@ impl PolicyProblem {
             Self::SealedTwice(_) => "rename one of them",
             Self::DuplicateId { .. } => "give each policy an id of its own",
             Self::Invisible(_) => "remove it: a reviewer would read something else than what is meant",
+            Self::Blank(_) => "write a space; in a name that holds it, match it by `like` and `*`",
             Self::Rule(_) => {
                 "write `default deny|ask`, or `allow|ask|always ask|deny` and a pattern such as `mcp.github.*`"
             }

@@ -130,6 +130,16 @@ pub(crate) fn is_marked_untested(line: &str) -> bool {
     })
 }
 
+/// A line in front of its comment, and the comment; a line that is no rule has none.
+pub(crate) fn split_comment(line: &str) -> (&str, &str) {
+    let comment = rule_and_comment(line).map_or("", |(_, comment)| comment);
+    let start = match comment {
+        "" => line.len(),
+        comment => line.trim_end().len() - comment.len(),
+    };
+    line.split_at_checked(start).unwrap_or((line, ""))
+}
+
 fn rule(line: &str) -> Result<Option<Rule>, PolicyProblem> {
     rule_and_comment(line).map(|(rule, _)| rule)
 }

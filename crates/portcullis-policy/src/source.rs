@@ -7,6 +7,9 @@ use miette::Diagnostic;
 use portcullis_types::PolicyRef;
 
 use crate::{PolicyError, PolicyProblem, depth};
+use prose::is_blank;
+
+mod prose;
 
 /// A text with policies or rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,13 +48,15 @@ impl LoadedPolicy {
 
 /// Reports the characters that make a text look like another text.
 pub(crate) fn check_text(file: &PolicyFile, errors: &mut Vec<PolicyError>) {
-    for (line, text) in (1..).zip(file.text.lines()) {
+    let text = prose::with_spaces_in_prose(file);
+    for (line, text) in (1..).zip(text.lines()) {
         if let Some(character) = text.chars().find(|character| is_invisible(*character)) {
-            errors.push(PolicyError::new(
-                &file.name,
-                line,
-                PolicyProblem::Invisible(character),
-            ));
+            let problem = if is_blank(character) {
+                PolicyProblem::Blank(character)
+            } else {
+                PolicyProblem::Invisible(character)
+            };
+            errors.push(PolicyError::new(&file.name, line, problem));
         }
     }
 }
@@ -340,11 +345,8 @@ mod tests {
                 "2: the invisible character U+200B stands in this line",
             ],
         );
-        // What is empty, what holds others together, and blanks that look like the usual one.
-        for hidden in
-            "\u{115f}\u{17b4}\u{180b}\u{2800}\u{3164}\u{ffa0}\u{fff9}\u{1d173}\u{a0}\u{2007}\u{202f}\u{3000}"
-                .chars()
-        {
+        // What is empty, and what holds others together.
+        for hidden in "\u{115f}\u{17b4}\u{180b}\u{2028}\u{2800}\u{3164}\u{ffa0}\u{fff9}\u{1d173}".chars() {
             let told = format!(
                 "1: the invisible character U+{:04X} stands in this line",
                 u32::from(hidden)
@@ -352,5 +354,33 @@ mod tests {
             check(&format!("// a{hidden}b"), &[], &[&told]);
         }
         check("// größe\t日本 🏰", &[], &[]);
+    }
+
+    #[test]
+    fn blanks_that_look_like_a_space_are_for_people_only() {
+        for blank in "\u{a0}\u{2007}\u{202f}\u{3000}".chars() {
+            let described = policy("a").replace("\"d\"", &format!("\"Pour qui{blank}?\""));
+            check(&format!("// Notiz{blank}für alle\n{described}"), &["a@2"], &[]);
+            let named = policy(&format!("a{blank}b"));
+            let told = format!(
+                "1: the blank U+{:04X} stands in this line in place of a space",
+                u32::from(blank)
+            );
+            check(&named, &[&format!("a{blank}b@1")], &[&told]);
+        }
+        let rules = |text: &str| {
+            let file = PolicyFile {
+                name: "a.rules".to_owned(),
+                text: text.to_owned(),
+            };
+            crate::compile_rules(&file).map_err(|errors| errors.to_string())
+        };
+        rules("# Notiz\u{a0}für alle\ndeny mcp.a.* #\u{3000}日本").unwrap();
+        let told = rules("# a\ndeny\u{a0}mcp.a.*").unwrap_err();
+        assert_eq!(
+            told,
+            "a.rules:2: the blank U+00A0 stands in this line in place of a space\n  help: write a space; in a name \
+             that holds it, match it by `like` and `*`"
+        );
     }
 }
