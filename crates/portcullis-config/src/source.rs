@@ -1,5 +1,7 @@
 //! The text of a document, and how pieces of it are shown to people.
 
+pub(crate) use portcullis_types::is_hidden;
+
 use crate::{diagnostic::ByteSpan, value::Span};
 pub(crate) use sink::{Change, Sink, Traced, apply};
 
@@ -127,14 +129,6 @@ pub(crate) fn quote(text: &str) -> String {
     }
     quoted.push('`');
     quoted
-}
-
-/// Characters that a terminal does not show, or that turn the rest of its line around, such as U+202E.
-pub(crate) fn is_hidden(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn push_visible(c: char, text: &mut String) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cedar_policy::{Policy, PolicyId, PolicySet};
 use miette::Diagnostic;
-use portcullis_types::PolicyRef;
+use portcullis_types::{PolicyRef, is_hidden};
 
 use crate::{PolicyError, PolicyProblem, depth};
 use prose::is_blank;
@@ -224,15 +224,10 @@ fn newlines(text: &str, bytes: usize) -> usize {
 
 /// Marks that turn text around, characters that are empty, controls, and blanks that a reviewer takes for a space.
 fn is_invisible(character: char) -> bool {
-    let listed = matches!(
-        character,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}'
-    );
+    // A pattern of dots without dots, and what chooses the shape of the character before it.
+    let more = matches!(character, '\u{2800}' | '\u{fe00}'..='\u{fe0f}');
     let blank = character.is_whitespace() || character.is_control();
-    listed || (blank && !matches!(character, ' ' | '\t'))
+    is_hidden(character) || more || (blank && !matches!(character, ' ' | '\t'))
 }
 
 #[cfg(test)]

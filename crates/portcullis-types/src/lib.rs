@@ -1,4 +1,5 @@
-//! The names of things in Portcullis: servers, capabilities and their aliases, content hashes, decisions.
+//! The names of things in Portcullis: servers, capabilities and their aliases, content hashes, decisions; and which
+//! characters of a text are hidden.
 //!
 //! Deliberately absent: any logic beyond parsing and printing, any IO, any async runtime. Most crates
 //! depend on this one, so it stays small.
@@ -20,6 +21,7 @@ mod decision;
 mod egress_rule;
 mod error;
 mod hash;
+mod hidden;
 mod server_id;
 mod tier;
 
@@ -29,5 +31,6 @@ pub use decision::{Answer, Approver, Decision, PolicyRef, ReasonCode};
 pub use egress_rule::{EgressRule, HostPattern};
 pub use error::ParseError;
 pub use hash::{BlobRef, Hash};
+pub use hidden::is_hidden;
 pub use server_id::ServerId;
 pub use tier::{AgentId, Tier};

@@ -1,3 +1,5 @@
+use portcullis_types::is_hidden;
+
 /// The longest excerpt of noise, in characters.
 pub(crate) const NOISE_CHARS: usize = 256;
 
@@ -12,7 +14,7 @@ pub(crate) fn excerpt(bytes: &[u8], max_chars: usize) -> String {
     let mut out = String::new();
     let mut chars = 0;
     for c in String::from_utf8_lossy(head).chars() {
-        let shown = if is_hidden(c) {
+        let shown = if is_unsafe(c) {
             c.escape_unicode().count()
         } else {
             1
@@ -22,7 +24,7 @@ pub(crate) fn excerpt(bytes: &[u8], max_chars: usize) -> String {
             break;
         }
         chars += shown;
-        if is_hidden(c) {
+        if is_unsafe(c) {
             out.extend(c.escape_unicode())
         } else {
             out.push(c)
@@ -34,12 +36,9 @@ pub(crate) fn excerpt(bytes: &[u8], max_chars: usize) -> String {
     out
 }
 
-/// Characters that a terminal obeys or does not show: controls, bidirectional marks, zero-width characters, tags.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+/// Whether a terminal obeys it, or does not show it.
+fn is_unsafe(c: char) -> bool {
+    c.is_control() || is_hidden(c)
 }
 
 #[cfg(test)]
@@ -54,6 +53,7 @@ mod tests {
             (&b"plain"[..], 10, "plain"),
             (b"\x1b[31mred", 20, "\\u{1b}[31mred"),
             ("a\u{202e}b".as_bytes(), 20, "a\\u{202e}b"),
+            ("a\u{34f}\u{3164}b".as_bytes(), 20, "a\\u{34f}\\u{3164}b"),
             (b"bad \xff byte", 20, "bad \u{fffd} byte"),
             (b"0123456789", 6, "01234…"),
             (b"\x1b\x1b\x1b", 8, "\\u{1b}…"),
@@ -68,7 +68,7 @@ mod tests {
         fn an_excerpt_is_bounded_and_printable(bytes: Vec<u8>, max in 1usize..300) {
             let shown = excerpt(&bytes, max);
             prop_assert!(shown.chars().count() <= max);
-            prop_assert!(!shown.chars().any(is_hidden));
+            prop_assert!(!shown.chars().any(is_unsafe));
         }
     }
 }

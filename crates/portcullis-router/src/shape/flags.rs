@@ -80,26 +80,11 @@ impl ShapeFlags {
                 self.bidi += 1;
             }
             '\u{E0000}'..='\u{E007F}' => self.tags += 1,
-            '\u{AD}'
-            | '\u{34F}'
-            | '\u{115F}'
-            | '\u{1160}'
-            | '\u{17B4}'
-            | '\u{17B5}'
-            | '\u{180B}'..='\u{180F}'
-            | '\u{200B}'
-            | '\u{2028}'
-            | '\u{2029}'
-            | '\u{2060}'..='\u{2065}'
-            | '\u{206A}'..='\u{206F}'
-            | '\u{3164}'
-            | '\u{FEFF}'
-            | '\u{FFA0}'
-            | '\u{FFF9}'..='\u{FFFB}'
-            | '\u{1D173}'..='\u{1D17A}'
-            | '\u{E0080}'..='\u{E0FFF}' => self.invisible += 1,
             LONE_SURROGATE => self.lone_surrogates += 1,
             c if c.is_control() => self.control += 1,
+            // Joiners shape what is seen, in emoji and in some scripts.
+            '\u{200C}' | '\u{200D}' => {}
+            c if portcullis_types::is_hidden(c) => self.invisible += 1,
             _ => {}
         }
     }
