@@ -22,6 +22,9 @@ use crate::workspace::Root;
 /// What cargo answers from the lock file and the sources that it has; the longest part is a first download.
 const QUICK: Duration = Duration::from_secs(5 * 60);
 
+/// How long the last of what an ended program printed may take to be read.
+const REST: Duration = Duration::from_secs(5);
+
 /// A program to run.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -89,10 +92,8 @@ impl Run {
             // Whoever gave up is told nothing more.
             let _ = read.send(pipe.read_to_end(&mut bytes).map(|_| bytes));
         });
-        let started = Instant::now();
         let status = self.wait(&mut child)?;
-        let left = self.deadline.saturating_sub(started.elapsed());
-        let bytes = whole.recv_timeout(left).map_err(|_| {
+        let bytes = whole.recv_timeout(REST).map_err(|_| {
             anyhow!(
                 "`{self}` ended, but what it started still holds its output open: end that, and try again"
             )
@@ -290,7 +291,7 @@ mod tests {
         let script = "sleep 60 & echo $! > child; echo hello";
         let run = Run::new(&here(), "sh", &["-c", script]).in_folder(folder.path().to_path_buf());
         let started = Instant::now();
-        let error = run.within(Duration::from_millis(500)).capture().unwrap_err();
+        let error = run.within(Duration::from_secs(600)).capture().unwrap_err();
         assert!(started.elapsed() < Duration::from_secs(30), "it was waited for");
         assert!(error.to_string().contains("holds its output open"), "{error}");
         let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
