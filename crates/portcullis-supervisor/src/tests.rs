@@ -107,7 +107,7 @@ impl std::io::Write for Log {
 }
 
 /// What this crate logs on this thread, as long as the first is held.
-fn logged() -> (tracing::subscriber::DefaultGuard, mpsc::UnboundedReceiver<String>) {
+pub(crate) fn logged() -> (tracing::subscriber::DefaultGuard, mpsc::UnboundedReceiver<String>) {
     let (tell, lines) = mpsc::unbounded_channel();
     let log = Log(tell);
     // The SDK's own lines hold whole messages.

@@ -143,7 +143,7 @@ impl Messages {
             match frame {
                 Frame::Noise { text } => {
                     self.counters.noise();
-                    tracing::debug!(%text, "dropped data that are not JSON-RPC");
+                    tracing::debug!(bytes = text.len(), "dropped data that are not JSON-RPC");
                 }
                 _ if self.body.overlong => {}
                 frame if self.ended.len() < MAX_MESSAGES_PER_LINE => {

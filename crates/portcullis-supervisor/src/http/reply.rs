@@ -1,3 +1,5 @@
+//! What frames become. None of their text is in the log: it may hold what the server was given.
+
 use std::borrow::Cow;
 
 use portcullis_wire::{Decoder, Frame, Id, Limits, MAX_MESSAGES_PER_LINE};
@@ -60,8 +62,8 @@ pub(crate) async fn translate_message(
         Restored::BadRequest { id, method, why } => {
             Some(Translated::Back(refusal(id, unreadable(&method, &why))))
         }
-        Restored::BadNotification { method, why } => {
-            tracing::debug!(%method, %why, "dropped a notification with long strings");
+        Restored::BadNotification { .. } => {
+            tracing::debug!("dropped a notification with long strings");
             None
         }
     }
@@ -112,13 +114,13 @@ pub(crate) fn translate(frame: Frame, outstanding: &Outstanding) -> Option<Trans
         }
         Frame::Notification { method, message } => match serde_json::from_str(&message) {
             Ok(message) => Some(Translated::Up(message, None)),
-            Err(error) => {
-                tracing::debug!(%method, %error, "dropped a notification that does not parse");
+            Err(_) => {
+                tracing::debug!(%method, "dropped a notification that does not parse");
                 None
             }
         },
         Frame::Noise { text } => {
-            tracing::debug!(%text, "dropped data that are not JSON-RPC");
+            tracing::debug!(bytes = text.len(), "dropped data that are not JSON-RPC");
             None
         }
     }
@@ -181,7 +183,7 @@ fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Optio
 fn stray(outstanding: &Outstanding, id: Option<&Id>, reply: Stray) -> Option<Translated> {
     if id.is_some_and(|id| outstanding.is_retired(id)) {
         outstanding.counters.unclaimed();
-        tracing::debug!(reason = %reply.error.message, "dropped a reply to a request that is over");
+        tracing::debug!("dropped a reply to a request that is over");
         return None;
     }
     Some(Translated::Stray(reply))
@@ -189,7 +191,7 @@ fn stray(outstanding: &Outstanding, id: Option<&Id>, reply: Stray) -> Option<Tra
 
 /// The answer to a request of the server's that the SDK's types cannot hold.
 fn refusal(id: Id, error: ErrorData) -> ClientJsonRpcMessage {
-    tracing::debug!(error = %error.message, "refused a request that does not parse");
+    tracing::debug!(code = error.code.0, "refused a request that does not parse");
     let id = match id {
         Id::Number(number) => RequestId::Number(number),
         Id::String(text) => RequestId::String(text.into()),
@@ -218,7 +220,7 @@ fn result_message(id: RequestId, waiting: &Waiting, result: Box<str>) -> ServerJ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::WireCounts;
+    use crate::{counters::WireCounts, http::messages::Messages, tests::logged, transport::Strings};
 
     #[test]
     fn of_errors_there_are_so_many_and_all_else_is_dropped() {
@@ -248,6 +250,35 @@ mod tests {
             refusal.error.message.contains("nested deeper than 127"),
             "{refusal:?}"
         );
+    }
+
+    /// It may be what the server was given.
+    #[tokio::test]
+    async fn nothing_that_a_server_says_is_logged() {
+        let (logging, mut lines) = logged();
+        let all = Outstanding::default();
+        let ping = rmcp::model::ClientRequest::PingRequest(Default::default());
+        all.note(&ClientJsonRpcMessage::request(ping, RequestId::Number(5)));
+        all.forget(&RequestId::Number(5));
+        let said = [
+            "s3cret-canary",
+            r#"{"jsonrpc":"2.0","id":5,"error":{"code":-1,"message":"s3cret-canary"}}"#,
+            r#"{"jsonrpc":"2.0","id":6,"method":"s3cret-canary","params":7}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":"s3cret-canary"}"#,
+        ];
+        for said in said {
+            let mut messages = Messages::new(1_000, None, &Strings::room());
+            messages.read(said.as_bytes()).await.unwrap();
+            for message in messages.finish() {
+                translate_message(message, &all).await;
+            }
+            let line = lines.try_recv().expect(said);
+            assert!(!line.contains("canary"), "{line}");
+        }
+        let text = "s3cret-canary".to_owned();
+        translate(Frame::Noise { text }, &all);
+        assert!(!lines.try_recv().unwrap().contains("canary"));
+        drop(logging);
     }
 
     #[test]
