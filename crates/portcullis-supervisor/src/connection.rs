@@ -23,7 +23,7 @@ use crate::{
     deadline::CallDeadline,
     error::CallFault,
     gate::Gate,
-    http::{Complaint, guarded},
+    http::{Complaint, guarded, is_over_http},
     rounds::{InputRequired, MAX_ROUNDS, Round},
     service::ProgressTable,
     stderr::StderrRing,
@@ -249,11 +249,19 @@ impl Connection {
                     Some(failure) => failure.to_string(),
                     None => shown(&failed.error.to_string(), &self.stderr, &self.complaint),
                 };
-                lost(reason, ticket)
+                let fault = lost(reason, ticket);
+                // A session was lost, and not set up anew. A call that was not sent waits for a newer connection, which
+                // comes only where this one ends.
+                if let CallFault::NotSent { reason } = &fault
+                    && is_over_http(failed.error.as_ref())
+                {
+                    self.complaint.end(&self.closed, reason);
+                }
+                fault
             }
             // Over HTTP that was seen where the connection was given up.
             ServiceError::TransportClosed => {
-                let why = self.complaint.last();
+                let why = self.complaint.why_ended();
                 lost(why.unwrap_or_else(|| "the connection ended".to_owned()), ticket)
             }
             other => lost(other.to_string(), ticket),

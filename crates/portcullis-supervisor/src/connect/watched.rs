@@ -56,9 +56,8 @@ impl<T> Watched<T> {
         let before = self.answering.fetch_add(bytes, Ordering::AcqRel);
         let answer = Answer(Arc::clone(&self.answering), bytes);
         if before.saturating_add(bytes) > MAX_ANSWERS_BYTES && !self.closed.is_cancelled() {
-            self.complaint
-                .say("the server asks on and on, and does not take the answers");
-            self.closed.cancel();
+            let why = "the server asks on and on, and does not take the answers";
+            self.complaint.end(&self.closed, why);
         }
         Some(answer)
     }

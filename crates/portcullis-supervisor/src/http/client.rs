@@ -126,6 +126,11 @@ pub(crate) fn guarded<'e>(
     }
 }
 
+/// Whether this is how a request over HTTP failed.
+pub(crate) fn is_over_http(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    error.is::<Failure>()
+}
+
 impl GuardedHttp {
     pub(crate) fn new(client: GuardedClient, terms: HttpTerms) -> Self {
         Self {
@@ -179,6 +184,11 @@ impl GuardedHttp {
         });
     }
 
+    /// The server is gone, or of no use as it is: its connection ends.
+    pub(super) fn give_up(&self, why: &str) {
+        self.terms.complaint.end(&self.terms.closed, why);
+    }
+
     /// 401, or 403 with a challenge (RFC 9110, section 11.6.1; MCP, authorization). The SDK logs the challenge.
     pub(super) fn login_needed(&self, answer: &GuardedResponse) -> Option<Failure> {
         let challenge = self.shown(&header_text(answer, &header::WWW_AUTHENTICATE)?);
@@ -222,7 +232,7 @@ impl GuardedHttp {
         let error = self.failed(error);
         if is_gone {
             self.terms.complaint.say(&error.told);
-            self.terms.closed.cancel();
+            self.give_up(&error.told);
         }
         Err(error)
     }

@@ -5,6 +5,7 @@ use std::{
 
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::said::without;
 
@@ -18,6 +19,8 @@ struct Said {
     /// Values that the server is given and may send back, the longest first: they are never shown.
     secrets: Arc<[SecretString]>,
     reason: Option<String>,
+    /// Why the connection was ended, where it was for a reason of the server's.
+    ended: Option<String>,
     leave_alone: Option<(Instant, Duration)>,
 }
 
@@ -34,6 +37,17 @@ impl Complaint {
 
     pub(crate) fn say(&self, reason: &str) {
         self.lock().reason = Some(reason.to_owned());
+    }
+
+    /// Ends a connection that is of no use any more. Of several reasons the first counts.
+    pub(crate) fn end(&self, connection: &CancellationToken, why: &str) {
+        self.lock().ended.get_or_insert_with(|| why.to_owned());
+        connection.cancel();
+    }
+
+    /// Why the connection was ended. What was last said may be another call's, which ended nothing.
+    pub(crate) fn why_ended(&self) -> Option<String> {
+        self.lock().ended.clone()
     }
 
     pub(super) fn leave_alone(&self, wait: Duration) {
@@ -70,7 +84,9 @@ impl Complaint {
 
     /// Another handshake is tried. What the server asked for stands.
     pub(crate) fn begin(&self) {
-        self.lock().reason = None;
+        let mut said = self.lock();
+        said.reason = None;
+        said.ended = None;
     }
 
     fn lock(&self) -> MutexGuard<'_, Said> {

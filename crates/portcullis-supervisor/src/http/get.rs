@@ -9,7 +9,7 @@ use rmcp::transport::streamable_http_client::{HttpStatusError, SseError, Streama
 use sse_stream::Sse;
 
 use super::{
-    client::{Back, EVENT_STREAM, Failure, GuardedHttp, header_text, is_media_type},
+    client::{Back, EVENT_STREAM, Failure, GuardedError, GuardedHttp, header_text, is_media_type},
     outstanding::BrokenOff,
     stream::StreamOf,
 };
@@ -41,6 +41,7 @@ impl GuardedHttp {
             // One that stands waits where those before it were of no use.
             None => tokio::time::sleep(self.standing.pause()).await,
         }
+        let stands = broken.as_ref().is_none_or(|broken| broken.subscribes);
         self.standing.peace().await;
         let mut request = self.request(Method::GET, &back)?;
         request.first_byte = Some(self.terms.patience);
@@ -57,13 +58,7 @@ impl GuardedHttp {
         }
         let answer = match self.send(request).await {
             Ok(answer) => answer,
-            Err(error) => {
-                self.terms.complaint.say(&error.to_string());
-                if broken.is_none() {
-                    self.standing_failed();
-                }
-                return Err(StreamableHttpError::Client(error));
-            }
+            Err(error) => return Err(self.unanswered(broken.as_ref(), stands, error)),
         };
         let status = answer.status();
         let is_stream = status.is_success() && is_media_type(&answer, EVENT_STREAM);
@@ -84,12 +79,10 @@ impl GuardedHttp {
             let retry_after = self.asked_to_wait(&answer);
             self.left_alone(&answer);
             let session_is_over = status == StatusCode::NOT_FOUND && back.session.is_some();
-            if broken.is_none() && (status.is_server_error() || session_is_over) {
-                let stream = "where its stream of events was";
-                self.terms
-                    .complaint
-                    .say(&format!("the server answered with status {status} {stream}"));
-                self.standing_failed();
+            if stands && (status.is_server_error() || session_is_over) {
+                let why = format!("the server answered with status {status} where its stream of events was");
+                self.terms.complaint.say(&why);
+                self.standing_failed(&why);
             }
             return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
         }
@@ -98,14 +91,28 @@ impl GuardedHttp {
             let kind = kind.map(|kind| self.shown(&kind));
             return Err(StreamableHttpError::UnexpectedContentType(kind));
         }
+        if stands {
+            self.standing.opened();
+        }
         let reading = match broken {
             Some(broken) => StreamOf::Resumed(broken.id, broken.left),
-            None => {
-                self.standing.opened();
-                StreamOf::Nobody
-            }
+            None => StreamOf::Nobody,
         };
         Ok(self.events(answer, reading, most_bytes, back))
+    }
+
+    /// A stream cannot be asked for.
+    fn unanswered(&self, broken: Option<&BrokenOff>, stands: bool, error: GuardedError) -> Failure {
+        let why = error.to_string();
+        self.terms.complaint.say(&why);
+        if stands {
+            self.standing_failed(&why);
+        }
+        match broken {
+            // Where the rules refuse the address that the server has by now, they will again.
+            Some(broken) if error.is_not_sent() => self.given_up(broken, why),
+            _ => StreamableHttpError::Client(error),
+        }
     }
 
     /// The stream is gone on with no more, and whoever waits for the reply is told why.

@@ -108,6 +108,8 @@ pub(crate) struct BrokenOff {
     pub(crate) id: RequestId,
     /// The stream was gone on with before.
     pub(crate) again: bool,
+    /// It stands while nobody calls.
+    pub(crate) subscribes: bool,
     /// How long somebody may wait for the reply yet, where that has an end.
     pub(crate) left: Option<Duration>,
 }
@@ -257,6 +259,7 @@ impl Outstanding {
         Some(BrokenOff {
             id: id.clone(),
             again: mem::replace(&mut waiting.goes_on, true),
+            subscribes: waiting.subscribes,
             left: waiting.left(Instant::now()),
         })
     }

@@ -63,21 +63,18 @@ impl GuardedHttp {
         match self.send(request).await {
             Ok(answer) => Ok(answer),
             Err(error) => {
-                self.terms.complaint.say(&error.to_string());
+                let why = error.to_string();
+                self.terms.complaint.say(&why);
                 if is_listen(message) {
-                    self.standing_failed();
+                    self.standing_failed(&why);
                 }
                 if error.is_not_sent() {
                     // Also where the rules refuse the address that the server has by now: a call waits for a newer
                     // connection then.
-                    self.terms.closed.cancel();
+                    self.give_up(&why);
                 }
                 if let Some(ticket) = ticket {
-                    settle(
-                        ticket,
-                        !error.is_not_sent(),
-                        Some(WireFault::Closed(error.to_string())),
-                    );
+                    settle(ticket, !error.is_not_sent(), Some(WireFault::Closed(why)));
                 }
                 self.forget(message);
                 Err(StreamableHttpError::Client(error))
@@ -263,7 +260,10 @@ impl GuardedHttp {
         let before = self.initialized.swap(true, Ordering::AcqRel);
         match (before, done) {
             (true, true) => self.terms.tools_changed.notify_one(),
-            (true, false) => self.terms.closed.cancel(),
+            (true, false) => {
+                let why = self.terms.complaint.last();
+                self.give_up(why.as_deref().unwrap_or("the session could not be set up anew"));
+            }
             (false, _) => self.initialized.store(done, Ordering::Release),
         }
     }
@@ -276,9 +276,9 @@ impl GuardedHttp {
 
     /// A stream that stood before cannot be opened. After some such tries the connection is given up, so that it is
     /// known before the next call.
-    pub(super) fn standing_failed(&self) {
+    pub(super) fn standing_failed(&self, why: &str) {
         if self.standing.failed() {
-            self.terms.closed.cancel();
+            self.give_up(why);
         }
     }
 

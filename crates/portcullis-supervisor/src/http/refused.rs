@@ -98,7 +98,7 @@ impl GuardedHttp {
         };
         self.terms.complaint.say(&reason);
         if is_listen(message) && status.is_server_error() {
-            self.standing_failed();
+            self.standing_failed(&reason);
         }
         self.tell(message, fault_of(status, reason.clone(), retry_after));
         self.forget(message);

@@ -34,6 +34,7 @@ use crate::{
 };
 
 mod absent;
+mod anew;
 mod crowds;
 mod floods;
 mod proxied;
@@ -580,6 +581,26 @@ async fn a_server_whose_address_is_allowed_no_more_is_not_ready() {
     assert!(error.to_string().contains("`10.0.0.9`"), "{error}");
     assert!(ticket.withdraw() && client.terms.closed.is_cancelled());
     assert!(client.terms.complaint.last().unwrap().contains("`10.0.0.9`"));
+}
+
+/// A call whose stream was to go on there hears so at once.
+#[tokio::test]
+async fn a_stream_does_not_go_on_at_an_address_that_is_allowed_no_more() {
+    let (client, url) = by_name("127.0.0.1:9".parse().unwrap(), &[Some("10.0.0.9")]);
+    let ticket = Arc::new(Ticket::default());
+    client.outstanding.note(&call(&ticket));
+    client.outstanding.at_event(&RequestId::Number(7), "a");
+    let go_on = client.get_stream(url.as_str().into(), None, Some("a".into()), None, HashMap::new());
+    let over = go_on.await.err();
+    assert!(
+        matches!(over, Some(StreamableHttpError::ServerDoesNotSupportSse)),
+        "{over:?}"
+    );
+    let fault = ticket.fault();
+    assert!(
+        matches!(fault, Some(WireFault::Closed(why)) if why.contains("`10.0.0.9`")),
+        "{fault:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

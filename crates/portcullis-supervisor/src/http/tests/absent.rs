@@ -18,8 +18,8 @@ use crate::{CallFault, SupervisorOptions};
 type Answer = (Vec<u8>, bool);
 
 /// A server whose streams stand until it ends.
-struct Live {
-    address: SocketAddr,
+pub(super) struct Live {
+    pub(super) address: SocketAddr,
     running: tokio::task::JoinHandle<()>,
 }
 
@@ -51,7 +51,7 @@ impl Live {
         Self { address, running }
     }
 
-    async fn new(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+    pub(super) async fn new(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         Self::at("127.0.0.1:0", answer).await
     }
 
@@ -83,7 +83,7 @@ fn subscribed(request: &str, tells: bool) -> Answer {
 }
 
 /// Waits until the server has a subscription.
-async fn until(count: &AtomicUsize, wanted: usize) {
+pub(super) async fn until(count: &AtomicUsize, wanted: usize) {
     let there = async {
         while count.load(Ordering::SeqCst) < wanted {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -120,33 +120,36 @@ async fn a_modern_server_that_goes_away_while_idle_is_noticed_and_comes_back() {
     }
 }
 
-/// Behind a gateway that answers for it, a server is gone as well.
+/// Behind a gateway that answers for it, a server is gone as well; also where its stream could be gone on with.
 #[tokio::test]
 async fn a_server_whose_gateway_alone_still_answers_is_noticed() {
-    let gone = Arc::<AtomicBool>::default();
-    let listens = Arc::<AtomicUsize>::default();
-    let (is_gone, count) = (Arc::clone(&gone), Arc::clone(&listens));
-    let server = Live::new(move |request| {
-        if is_gone.load(Ordering::SeqCst) {
-            return (
-                reply("502 Bad Gateway", "content-type: text/html", b"gone"),
-                false,
-            );
-        }
-        if request.contains("subscriptions/listen") {
-            count.fetch_add(1, Ordering::SeqCst);
-            // The gateway ends the stream when the server behind it ends.
-            is_gone.store(true, Ordering::SeqCst);
-            return (subscribed(request, true).0, false);
-        }
-        subscribed(request, true)
-    })
-    .await;
-    let mut hub = Hub::new(spec(server.address), Protocol::Modern).await;
-    hub.state("ready").await;
-    let reason = hub.state("backing_off").await;
-    assert!(reason.contains("status 502"), "{reason}");
-    assert_eq!(listens.load(Ordering::SeqCst), 1);
+    for event in ["data:", "id: a\ndata:"] {
+        let gone = Arc::<AtomicBool>::default();
+        let listens = Arc::<AtomicUsize>::default();
+        let (is_gone, count) = (Arc::clone(&gone), Arc::clone(&listens));
+        let server = Live::new(move |request| {
+            if is_gone.load(Ordering::SeqCst) {
+                return (
+                    reply("502 Bad Gateway", "content-type: text/html", b"gone"),
+                    false,
+                );
+            }
+            if request.contains("subscriptions/listen") {
+                count.fetch_add(1, Ordering::SeqCst);
+                // The gateway ends the stream when the server behind it ends.
+                is_gone.store(true, Ordering::SeqCst);
+                let stream = String::from_utf8(subscribed(request, true).0).unwrap();
+                return (stream.replacen("data:", event, 1).into_bytes(), false);
+            }
+            subscribed(request, true)
+        })
+        .await;
+        let mut hub = Hub::new(spec(server.address), Protocol::Modern).await;
+        hub.state("ready").await;
+        let reason = hub.state("backing_off").await;
+        assert!(reason.contains("status 502"), "{reason}");
+        assert_eq!(listens.load(Ordering::SeqCst), 1);
+    }
 }
 
 #[tokio::test]

@@ -127,7 +127,7 @@ pub(super) struct Site {
     sessions: Mutex<BTreeSet<String>>,
     pub(super) begun: AtomicUsize,
     /// Calls that it carried out, and calls that it turned away.
-    executed: AtomicUsize,
+    pub(super) executed: AtomicUsize,
     turned_away: AtomicUsize,
     /// It forgets each session as soon as it has begun it.
     forgetful: AtomicBool,

@@ -105,7 +105,7 @@ impl ServerState {
             if let Some(line) = stderr.last_line() {
                 reason.push_str(&format!("; it wrote `{line}`"));
             }
-            if let Some(heard) = complaint.last() {
+            if let Some(heard) = complaint.why_ended() {
                 reason.push_str(&format!(": {heard}"));
             }
             leave_alone(&actor, generation, &complaint);
