@@ -23,7 +23,7 @@ use crate::{
     deadline::CallDeadline,
     error::CallFault,
     gate::Gate,
-    http::{Complaint, guarded, is_over_http},
+    http::{Complaint, guarded},
     rounds::{InputRequired, MAX_ROUNDS, Round},
     service::ProgressTable,
     stderr::StderrRing,
@@ -253,7 +253,7 @@ impl Connection {
                 // A session was lost, and not set up anew. A call that was not sent waits for a newer connection, which
                 // comes only where this one ends.
                 if let CallFault::NotSent { reason } = &fault
-                    && is_over_http(failed.error.as_ref())
+                    && ticket.is_of_a_lost_session()
                 {
                     self.complaint.end(&self.closed, reason);
                 }

@@ -19,7 +19,7 @@ mod retry_after;
 mod standing;
 mod stream;
 
-pub(crate) use client::{HttpTerms, guarded, is_over_http};
+pub(crate) use client::{HttpTerms, guarded};
 pub(crate) use complaint::Complaint;
 pub(crate) use connect::{HttpError, connect_http};
 pub(crate) use param::{ParamCache, param_headers};

@@ -100,6 +100,11 @@ impl Ticket {
         !self.lost_session.swap(true, Ordering::AcqRel)
     }
 
+    /// Whether the server said that it knows no such session.
+    pub(crate) fn is_of_a_lost_session(&self) -> bool {
+        self.lost_session.load(Ordering::Acquire)
+    }
+
     /// The caller gives up. True where not a byte has gone, and so none ever will.
     pub(crate) fn withdraw(&self) -> bool {
         self.state

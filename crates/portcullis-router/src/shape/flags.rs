@@ -28,7 +28,8 @@ pub struct ShapeFlags {
     /// Binary blocks whose base64 was not canonical, or stood in a data URL, and was read all the same.
     pub lenient_base64: usize,
     /// Binary parts beyond the 1,024 of one result that go to the store, binary blocks and resources of over 65,536
-    /// members, and texts beyond the 64 MiB of one result that are looked through for data URLs. They stay as they came, but for a block's `_meta`.
+    /// members, and texts beyond the 64 MiB of one result that are looked through for data URLs. They stay as they
+    /// came, but for a block's `_meta`.
     pub left_inline: usize,
     /// References to blobs that the server wrote itself. They name what it cannot have stored.
     pub foreign_references: usize,

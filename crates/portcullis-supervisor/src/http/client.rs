@@ -126,11 +126,6 @@ pub(crate) fn guarded<'e>(
     }
 }
 
-/// Whether this is how a request over HTTP failed.
-pub(crate) fn is_over_http(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    error.is::<Failure>()
-}
-
 impl GuardedHttp {
     pub(crate) fn new(client: GuardedClient, terms: HttpTerms) -> Self {
         Self {

@@ -61,11 +61,10 @@ impl Complaint {
         said.leave_alone = None;
     }
 
-    /// Remembers the values that are never shown: each, and it alone where it has a scheme: `Bearer …`.
+    /// Remembers the values that are never shown.
     pub(super) fn keep(&self, secrets: &[SecretString]) {
         let secrets = secrets.iter().map(|secret| secret.expose_secret());
         let mut values: Vec<_> = secrets
-            .flat_map(|whole| [whole, whole.rsplit(' ').next().unwrap_or(whole)])
             // A word or two of letters is no secret, and its letters stand everywhere.
             .filter(|value| value.len() > 3)
             .collect();

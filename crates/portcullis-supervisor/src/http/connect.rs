@@ -135,6 +135,10 @@ fn headers(spec: &HttpSpec, sources: &dyn Sources) -> Result<(HeaderMap, Vec<Sec
             .map_err(|_| refuse("its value has characters that no header may have, such as a newline"))?;
         value.set_sensitive(true);
         headers.insert(parsed, value);
+        // What has a scheme, `Bearer …`, is known without it too.
+        if let Some((_, bare)) = secret.expose_secret().rsplit_once(' ') {
+            secrets.push(SecretString::from(bare));
+        }
         secrets.push(secret);
     }
     Ok((headers, secrets))
@@ -228,6 +232,9 @@ mod tests {
         for said in ["already http, true", "GET /a plain word/mcp", "transport: json"] {
             assert_eq!(shown(url, said), said);
         }
+        let words = "https://example.com/mcp?scope=read+write+list";
+        assert_eq!(shown(words, "no `tools/list`"), "no `tools/list`");
+        assert_eq!(shown(words, "no scope read write list"), "no scope [redacted]");
         let eight = |value: &str| shown(&format!("https://example.com/mcp?key={value}"), value);
         assert_eq!(
             (eight("QQQQQQQQ").as_str(), eight("QQQQQQQ").as_str()),
