@@ -128,9 +128,10 @@ fn in_text(text: &str, option: Option<&str>, options: &Options) -> Option<usize>
     (holds(text, false) || in_query(text, options)).then_some(0)
 }
 
+/// Whether what an option takes is a header or a variable, each with a name in front: `--extra-header`, `-H`.
 fn takes_header(option: &str) -> bool {
-    let name = option.trim_start_matches('-');
-    name == "H" || name.eq_ignore_ascii_case("header") || name.eq_ignore_ascii_case("headers")
+    let last = option.rsplit(['-', '_']).next().unwrap_or(option);
+    last == "H" || ["header", "headers", "env"].contains(&last.to_ascii_lowercase().as_str())
 }
 
 /// Whether it is a url with a parameter that carries a capability.

@@ -66,7 +66,7 @@ fn document(items: &[Value], hub: HubDraft, sink: &mut Sink<'_>) -> DraftDocumen
 fn server(item: &Value, sink: &mut Sink<'_>) -> Option<Draft> {
     let errors_before = sink.errors();
     sink.enter(None);
-    let mut fields = Fields::of(item, "a server", sink)?;
+    let mut fields = Fields::of(item, "a server", sink)?.guarding(common::RESTRICTS);
     let missing = fields.take("id").is_none();
     let id = fields.text("id", sink);
     fields.carried("id", "name");

@@ -24,10 +24,11 @@ pub(super) fn document(servers: Vec<Draft>) -> DraftDocument {
 
 /// The fields of servers by which one client or another keeps tools or servers out. What is nearly one of them may have
 /// been meant to, so a server is not used without it.
-const RESTRICTS: &[&[&str]] = &[&[
+pub(super) const RESTRICTS: &[&[&str]] = &[&[
     "disabled",
     "enabled",
     "disabledTools",
+    "disabledAutoApproveTools",
     "disabled_tools",
     "enabledTools",
     "enabled_tools",

@@ -41,7 +41,7 @@ fn beneath(
         outer.dropped("config", "it is no object");
         return None;
     };
-    let mut inner = inner.under("config.").lifted();
+    let mut inner = inner.under("config.").lifted().guarding(common::RESTRICTS);
     let mut draft = extension(name, &mut inner, config, sink)?;
     inner.finish(sink);
     outer.converted("config", "command, args, env", "its parts stand beside the name");

@@ -172,6 +172,8 @@ fn secrets_that_stand_in_arguments_are_found() {
         "--set=a=b",
         "--header=X-Api-Key:vwx",
         "-H=X-Api-Key:yz",
+        "--extra-header=X-Api-Key:hi",
+        "--env=API_KEY:jk",
         // A colon has other uses in an option's value.
         "--sort=key:asc",
         "--select=password:hide",
@@ -189,7 +191,9 @@ fn secrets_that_stand_in_arguments_are_found() {
             "pqr",
             "https://example.com/?api_key=stu",
             "vwx",
-            "yz"
+            "yz",
+            "hi",
+            "jk"
         ]
     );
 }

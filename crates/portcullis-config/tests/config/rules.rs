@@ -603,6 +603,31 @@ fn a_clients_server_does_not_start_without_what_was_to_restrict_it() {
     }
 }
 
+/// Wherever a definition stands, and whoever hands it over.
+#[test]
+fn a_definition_of_goose_or_of_a_host_is_not_used_without_what_was_to_restrict_it() {
+    let goose = |field: &str| {
+        format!("extensions: {{a: {{enabled: true, config: {{type: stdio, cmd: /usr/bin/node{field}}}}}}}")
+    };
+    let host = |field: &str| format!(r#"[{{"id": "a", "command": ["/usr/bin/node"]{field}}}]"#);
+    for (text, options, field) in [
+        (goose("\0"), Options::default(), ", available_tool: [ls]"),
+        (host("\0"), code_options(), r#", "disabledTool": ["rm"]"#),
+        (
+            host("\0"),
+            code_options(),
+            r#", "disabledAutoApproveTool": ["rm"]"#,
+        ),
+    ] {
+        let file = if text.starts_with('[') { "a.json" } else { "a.yaml" };
+        let without = run(file, &text.replace('\0', ""), &options);
+        assert_eq!(without.specs.len(), 1, "{:?}", without.diagnostics);
+        let with = run(file, &text.replace('\0', field), &options);
+        assert_eq!(codes(&with), [Code::UnknownField], "{field}");
+        assert!(with.specs.is_empty() && with.has_errors(), "{field}");
+    }
+}
+
 /// However much else there is that nobody knows.
 #[test]
 fn many_fields_of_ones_own_are_only_told() {
