@@ -73,7 +73,7 @@ impl Lint {
             Self::LiteralWildcard => (
                 "literal-wildcard",
                 "in Cedar, write `resource in Mcp::Server::\"…\"` for a whole server, and match names and arguments by `like`; in a \
-                 rule's pattern, write `*` for any run of characters",
+                 rule's pattern, write `*` for any run of characters; a star that is meant is compared by `==` in Cedar",
             ),
             Self::EscapedWildcard => (
                 "escaped-wildcard",

@@ -70,7 +70,11 @@ fn literal_wildcards(rule: &Rule) -> Vec<String> {
     let of_names = foreign
         .take(usize::from(!is_escape))
         .map(|character| format!("in `{pattern}` the `{character}` is an ordinary character"));
-    let is_wild = |condition: &&ArgumentIs| condition.value.contains('*') && condition.value != "*";
+    // Within a text people mean a star: `SELECT * FROM`.
+    let is_wild = |condition: &&ArgumentIs| {
+        let value = condition.value.as_str();
+        value != "*" && (value.starts_with('*') || value.ends_with('*'))
+    };
     let of_values = conditions.iter().filter(is_wild);
     let of_values = of_values.map(|condition| format!("in `{condition}` the `*` is an ordinary character"));
     of_names.chain(of_values).collect()

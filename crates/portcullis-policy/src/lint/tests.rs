@@ -125,6 +125,7 @@ fn what_is_a_wildcard_elsewhere_is_none_in_a_rule() {
     // A star alone is something that people search for.
     for harmless in [
         r#"deny mcp.a.b when arg.query == "*""#,
+        r#"deny mcp.a.b when arg.sql == "SELECT * FROM x""#,
         r#"deny mcp.a.b* when arg.path == "/etc""#,
         r"deny mcp.a.\*",
     ] {

@@ -40,18 +40,23 @@ enum Part {
 fn cedar(text: &str) -> String {
     let mut spaced = String::with_capacity(text.len());
     let (mut part, mut escaped) = (Part::Code, false);
+    // Without what only looks like code: a comment may hold anything.
+    let mut code = String::new();
     for (at, character) in text.char_indices() {
-        let (before, rest) = text.split_at(at);
+        let (_, rest) = text.split_at(at);
         let is_prose = matches!(part, Part::Comment | Part::Description);
         part = match (part, character) {
             (Part::Code, '/') if rest.starts_with("//") => Part::Comment,
-            (Part::Code, '"') if opens_description(before) => Part::Description,
+            (Part::Code, '"') if opens_description(&code) => Part::Description,
             (Part::Code, '"') => Part::Text,
             // The parser ends a comment at a carriage return as well.
             (Part::Comment, '\n' | '\r') => Part::Code,
             (Part::Description | Part::Text, '"') if !escaped => Part::Code,
             (same, _) => same,
         };
+        if matches!(part, Part::Code) {
+            code.push(character);
+        }
         escaped = character == '\\' && !escaped;
         spaced.push(if is_prose && is_blank(character) {
             ' '
@@ -98,6 +103,8 @@ mod tests {
             ("@description ( \"a_b\" )_", "@description ( \"a b\" )_"),
             ("@id(\"a_b\")", "@id(\"a_b\")"),
             ("\"@description(\" == \"a_b\"", "\"@description(\" == \"a_b\""),
+            ("p == // @description(\n\"a_b\"", "p == // @description(\n\"a_b\""),
+            ("@description( // c_d\n\"a_b\")", "@description( // c d\n\"a b\")"),
             ("\"\\\"_//_\"", "\"\\\"_//_\""),
         ] {
             check("a.cedar", text, expected);
