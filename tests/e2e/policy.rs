@@ -113,6 +113,8 @@ fn what_is_nearly_a_policy_or_a_table_and_is_not_read_is_named() {
     for name in [
         "README.md",
         "cases/README.md",
+        "cases/tools.json",
+        "cases/old/notes.txt",
         ".old.rule",
         "tools.json",
         "pictures/plan.png",

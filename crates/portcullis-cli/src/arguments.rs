@@ -143,7 +143,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, required = true)]
     pub(crate) stdio: bool,
     /// How long the client's first listing of tools waits for servers that are slow to start; of what comes later it is
-    /// told, and not every client listens
+    /// told, and not every client listens. A call of a name that no server has yet waits as long
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=300))]
     pub(crate) wait: u64,
     #[command(flatten)]

@@ -55,7 +55,7 @@ pub(crate) fn json(data: &impl Serialize) {
 
 /// The same JSON on one line, without a character that could steer a terminal. In strings each can be written by its
 /// number; outside of them there is none but white space, and in them that does not stand as it is.
-fn escaped(json: &str) -> String {
+pub(crate) fn escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         if matches!(c, '\t' | '\n' | '\r') {

@@ -27,7 +27,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long closing the output may take.
+/// How long closing the output may take, and how far apart a client that leaves closes its two ends.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// How many cancelled requests are remembered: the SDK may yet come to their ends.
 const CANCELLED: usize = 1_024;
@@ -91,11 +91,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin> GatewayTransport
     fn accept(&mut self, frame: Frame) -> Option<ServerJsonRpcMessage> {
         match frame {
             Frame::Request { id, method, message } => match request(&method, &message) {
-                Ok(_) if !self.is_new(&id) => {
-                    let why = "another request has this id; use a new one for each";
-                    return Some(refused(Some(id), ErrorCode::INVALID_REQUEST, why));
+                Ok(message) => {
+                    if !self.take_in(&id) {
+                        let why = "another request has this id; use a new one for each";
+                        return Some(refused(Some(id), ErrorCode::INVALID_REQUEST, why));
+                    }
+                    self.inbound.push_back(message);
                 }
-                Ok(message) => self.inbound.push_back(message),
                 Err(error) => return Some(refused(Some(id), ErrorCode::INVALID_REQUEST, &error.to_string())),
             },
             Frame::BadRequest { id, reason } => {
@@ -136,9 +138,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin> GatewayTransport
         None
     }
 
-    /// Takes a request in by its id. The SDK knows a request by nothing else, and of two would answer one (MCP 2026-07-28,
+    /// Takes a request in by its id; false where another has it. The SDK knows a request by nothing else, and of two would answer one (MCP 2026-07-28,
     /// base protocol, requests: an id is used once).
-    fn is_new(&mut self, id: &Id) -> bool {
+    fn take_in(&mut self, id: &Id) -> bool {
         let id = request_id(id.clone());
         !self.cancelled.contains(&id) && self.open.insert(id)
     }
@@ -191,8 +193,12 @@ where
                 read = self.input.read_buf(&mut self.chunk) => read,
                 // Who cannot be answered need not be listened to.
                 why = broken(&mut self.broken) => {
-                    let _ = self.lost.set(why);
                     self.ended = true;
+                    // One that has left takes no answer either, and nothing is lost.
+                    let left = timeout(CLOSE_WAIT, self.input.read_buf(&mut self.chunk)).await;
+                    if !matches!(left, Ok(Ok(0) | Err(_))) {
+                        let _ = self.lost.set(why);
+                    }
                     continue;
                 }
             };

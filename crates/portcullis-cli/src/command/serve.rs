@@ -1,6 +1,6 @@
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use portcullis::{Event, EventRecord, EventStream, ReloadOutcome, ServerState};
+use portcullis::{Catalog, Event, EventRecord, EventStream, ReloadOutcome, ServerId, ServerState};
 use portcullis_gateway::{GatewayOptions, serve};
 
 use crate::{ExitStatus, arguments::ServeArguments, hub, output};
@@ -12,7 +12,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> ExitStatus {
         Err(status) => return status,
     };
     let router = started.router();
-    tokio::spawn(tell(router.events()));
+    tokio::spawn(tell(router.events(), router.catalog()));
     hub::run(started, async move {
         let options = GatewayOptions {
             list_wait: Duration::from_secs(arguments.wait),
@@ -30,18 +30,18 @@ pub(crate) async fn run(arguments: ServeArguments) -> ExitStatus {
 
 /// Says what a person has to know while a client has the output: which servers are not to be had, and what becomes of
 /// edits of the folder of policies. With `PORTCULLIS_LOG=portcullis=debug` all that happens, each event as it is.
-async fn tell(mut events: EventStream) {
+async fn tell(mut events: EventStream, catalog: Arc<Catalog>) {
+    let mut told = Told::default();
+    // What failed before anybody listened.
+    for (id, server) in catalog.servers() {
+        told.state(id, server.state, &server.reason);
+    }
     while let Some(record) = events.next().await {
         log(&record);
         match &record.event {
             Event::ServerState {
                 server, to, reason, ..
-            } if is_trouble(*to) => {
-                output::note(&output::inline(
-                    &format!("{server}: {to}, {reason}"),
-                    MOST_CHARACTERS,
-                ));
-            }
+            } => told.state(server, *to, reason),
             Event::PolicyReload { .. } => tell_reload(&record.event),
             _ => {}
         }
@@ -51,11 +51,32 @@ async fn tell(mut events: EventStream) {
 /// How much of one server's trouble is shown.
 const MOST_CHARACTERS: usize = 1_000;
 
+/// What was told last of each server that is not to be had. One that fails in the same way time and again is told of once:
+/// nobody may be reading.
+#[derive(Default)]
+struct Told(HashMap<ServerId, String>);
+
+impl Told {
+    fn state(&mut self, server: &ServerId, state: ServerState, reason: &str) {
+        if state == ServerState::Ready {
+            self.0.remove(server);
+        }
+        if !is_trouble(state) {
+            return;
+        }
+        let trouble = output::inline(&format!("{server}: {state}, {reason}"), MOST_CHARACTERS);
+        if self.0.get(server) != Some(&trouble) {
+            output::note(&trouble);
+            self.0.insert(server.clone(), trouble);
+        }
+    }
+}
+
 fn log(record: &EventRecord) {
     if tracing::enabled!(tracing::Level::DEBUG)
         && let Ok(event) = serde_json::to_string(record)
     {
-        tracing::debug!("{event}");
+        tracing::debug!("{}", output::escaped(&event));
     }
 }
 

@@ -46,27 +46,24 @@ pub(super) fn inside(folder: &Path, name: &str, ending: &str) -> Result<Vec<Poli
 pub(super) fn not_read(folder: &Path) -> Vec<(String, &'static str)> {
     const POLICY: &str = "a policy's file ends in `.rules` or `.cedar`, and lies in the folder itself";
     const TABLE: &str = "a table's file ends in `.yaml`, and lies in the folder `cases` itself";
-    let policies = others(folder, "", &["rules", "cedar"])
-        .into_iter()
-        .filter(|(name, path)| {
-            let is_known = ["cases", COMPILED_FOLDER].contains(&name.as_str());
-            let holds = |folder| {
-                others(folder, "", &[])
-                    .iter()
-                    .any(|(name, _)| is_nearly_a_policy(name))
-            };
-            is_nearly_a_policy(name) || path.is_dir() && !is_known && holds(path)
-        });
+    let policies = others(folder, "", &["rules", "cedar"]).into_iter();
+    let policies = policies.filter(|(name, path)| {
+        let is_known = ["cases", COMPILED_FOLDER].contains(&name.as_str());
+        !is_known && is_nearly(&["rules", "rule", "cedar"], name, path)
+    });
     let tables = others(&folder.join("cases"), "cases/", &["yaml"]).into_iter();
-    let tables = tables.filter(|(name, _)| !name.ends_with(".md"));
+    let tables = tables.filter(|(name, path)| is_nearly(&["yaml", "yml"], name, path));
     let policies = policies.map(|(name, _)| (name, POLICY));
     policies.chain(tables.map(|(name, _)| (name, TABLE))).collect()
 }
 
-/// Whether one of the endings of policies stands in a name, in whatever case, or at its end but for a letter.
-fn is_nearly_a_policy(name: &str) -> bool {
-    let mut endings = name.split('.').skip(1);
-    endings.any(|ending| ["rules", "rule", "cedar"].contains(&ending.to_ascii_lowercase().as_str()))
+/// Whether one of `endings` stands in a name, in whatever case, or in one of what lies in a folder.
+fn is_nearly(endings: &[&str], name: &str, path: &Path) -> bool {
+    let has_one = |name: &str| {
+        let mut parts = name.split('.').skip(1);
+        parts.any(|part| endings.contains(&part.to_ascii_lowercase().as_str()))
+    };
+    has_one(name) || path.is_dir() && others(path, "", &[]).iter().any(|(name, _)| has_one(name))
 }
 
 /// What lies in a folder and has none of `endings`, in order of name, without what is hidden. What cannot be listed is told
