@@ -16,7 +16,8 @@ const HEAD: &str = "# Events
 
 What happens in a hub, as `Hub::events` tells it and `portcullis demo --format json` prints it: one line of JSON each.
 Every event but the demo's own steps (`demo.step`) has `seq`, which counts from 1 in each hub, without gaps; `at_ms`,
-milliseconds since the Unix epoch; and `event`, its kind. The kinds are stable, and so are the words that a field is told to have: there are no others.
+milliseconds since the Unix epoch; and `event`, its kind. The kinds are stable, and so are the words that a field is told
+to have: there are no others.
 Arguments and results never stand in an event; hashes and references do.
 
 This page is generated from `crates/portcullis-router/src/event.rs`, `event/word.rs` beside it and the states of
