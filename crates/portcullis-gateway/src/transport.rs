@@ -193,9 +193,9 @@ where
                 read = self.input.read_buf(&mut self.chunk) => read,
                 // Who cannot be answered need not be listened to.
                 why = broken(&mut self.broken) => {
-                    self.ended = true;
-                    // One that has left takes no answer either, and nothing is lost.
+                    // One that has left takes no answer either, and nothing is lost. Cancelled here, all of this comes again.
                     let left = timeout(CLOSE_WAIT, self.input.read_buf(&mut self.chunk)).await;
+                    self.ended = true;
                     if !matches!(left, Ok(Ok(0) | Err(_))) {
                         let _ = self.lost.set(why);
                     }
