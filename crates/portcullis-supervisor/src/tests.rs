@@ -138,6 +138,15 @@ struct Rig {
     heard: Vec<SupervisorEvent>,
 }
 
+/// A call was not taken, since its server is in this state.
+#[track_caller]
+fn check_unavailable(fault: &CallFault, expected: ServerState) {
+    assert!(
+        matches!(fault, CallFault::Unavailable { state, .. } if *state == expected),
+        "{fault:?}"
+    );
+}
+
 impl Rig {
     async fn start(specs: impl IntoIterator<Item = ServerSpec>) -> Self {
         Self::start_with(specs, |_| {}).await

@@ -130,16 +130,7 @@ async fn a_restart_lets_calls_in_flight_end() {
     assert!(text(&call.await.unwrap().unwrap()).contains("decline"));
     rig.until("s", "disabled").await;
     let fault = rig.call("s", "pid", "{}").await.unwrap_err();
-    assert!(
-        matches!(
-            fault,
-            CallFault::Unavailable {
-                state: ServerState::Disabled,
-                ..
-            }
-        ),
-        "{fault:?}"
-    );
+    check_unavailable(&fault, ServerState::Disabled);
     rig.supervisor.set_enabled(&server("s"), true).unwrap();
     rig.until("s", "ready").await;
     rig.text("s", "pid").await;
