@@ -24,6 +24,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use portcullis_types::BlobRef;
+use tokio::runtime::Handle;
 
 use crate::{
     BlobEntry, BlobError, BlobReader, BlobStore, BlobWriter, ByteStream, GcOptions, GcReport, Limits, Stats,
@@ -58,6 +59,10 @@ mod writer;
 
 mod reading;
 
+mod whole;
+
+mod at_hand;
+
 mod tags;
 
 mod sweep;
@@ -65,6 +70,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
+use at_hand::AtHand;
 use reading::Reading;
 use session::Session;
 use shelf::Shelf;
@@ -210,7 +216,20 @@ impl BlobStore for FsStore {
     }
 
     fn get(&self, blob: BlobRef) -> BoxFuture<'_, Result<Bytes, BlobError>> {
-        self.blocking(move |shelf| shelf.get(blob)).boxed()
+        async move {
+            if Handle::try_current().is_err() {
+                return Err(BlobError::NoRuntime);
+            }
+            match self.shelf.at_hand(blob) {
+                Some(AtHand::Whole(content)) => Ok(content),
+                Some(AtHand::Begun(begun)) => {
+                    self.blocking(move |shelf| begun.finish().map_or_else(|| shelf.get(blob), Ok))
+                        .await
+                }
+                None => self.blocking(move |shelf| shelf.get(blob)).await,
+            }
+        }
+        .boxed()
     }
 
     fn get_range(&self, blob: BlobRef, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, BlobError>> {
@@ -285,7 +304,7 @@ impl BlobStore for FsStore {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
 ) -> Result<T, BlobError> {
-    let runtime = tokio::runtime::Handle::try_current().map_err(|_| BlobError::NoRuntime)?;
+    let runtime = Handle::try_current().map_err(|_| BlobError::NoRuntime)?;
     runtime
         .spawn_blocking(work)
         .await

@@ -120,6 +120,26 @@ impl Folder {
         Ok((file, stat))
     }
 
+    /// The file that the names in `path` lead to, to read, and what it is: where all of them are in memory, so that nothing
+    /// is waited for, no link is among them, and all lie on one file system. An error in any other case, and where the file
+    /// belongs to another user. Reading does not change when it was last read: to write that down can take long.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn file_at_hand(&self, path: &str) -> Result<(File, Stat)> {
+        use rustix::fs::ResolveFlags;
+
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOATIME;
+        let resolve =
+            ResolveFlags::CACHED | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let file = rustix::fs::openat2(&self.0, path, flags, Mode::empty(), resolve)?;
+        let stat = rustix::fs::fstat(&file)?;
+        Ok((File::from(file), stat))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn file_at_hand(&self, _path: &str) -> Result<(File, Stat)> {
+        Err(Errno::NOSYS)
+    }
+
     /// The file `name`, to be locked alone: NFS grants that only where it is open for writing. `LOOP` when it is a link.
     pub(crate) fn file_to_lock(&self, name: &str) -> Result<File> {
         self.open_file(name, OFlags::RDWR)
@@ -201,6 +221,14 @@ impl Folder {
     fn is_of_several_machines(&self) -> bool {
         #[cfg(target_os = "linux")]
         return rustix::fs::fstatfs(&self.0).map_or(true, |found| has_local_locks(found.f_type));
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
+    /// Whether it lies on a file system that asks nobody else, and tells what of a file is in memory.
+    pub(crate) fn tells_what_is_at_hand(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return rustix::fs::fstatfs(&self.0).is_ok_and(|found| has_nowait(found.f_type));
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -320,8 +348,22 @@ fn has_local_locks(file_system: rustix::fs::FsWord) -> bool {
     const NFS: u32 = 0x6969;
     const CIFS: u32 = 0xFF53_4D42;
     const SMB2: u32 = 0xFE53_4D42;
-    // Where its word is a short one it may have a sign.
-    [NFS, CIFS, SMB2]
+    is_one_of(file_system, [NFS, CIFS, SMB2])
+}
+
+/// Whether a file system of this type (`statfs(2)`) lies on this machine and knows `RWF_NOWAIT` (`preadv2(2)`).
+#[cfg(target_os = "linux")]
+fn has_nowait(file_system: rustix::fs::FsWord) -> bool {
+    const EXT: u32 = 0xEF53;
+    const XFS: u32 = 0x5846_5342;
+    const BTRFS: u32 = 0x9123_683E;
+    is_one_of(file_system, [EXT, XFS, BTRFS])
+}
+
+/// Where its word is a short one it may have a sign.
+#[cfg(target_os = "linux")]
+fn is_one_of(file_system: rustix::fs::FsWord, known: [u32; 3]) -> bool {
+    known
         .map(|known| known as rustix::fs::FsWord)
         .contains(&file_system)
 }
@@ -346,20 +388,29 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn file_systems_of_several_machines_are_known_by_their_number() {
-        let check = |number: u32, expected: bool| {
-            assert_eq!(
-                has_local_locks(number as rustix::fs::FsWord),
-                expected,
-                "{number:x}"
-            );
+    fn file_systems_are_known_by_their_number() {
+        let check = |number: u32, is_of_several_machines: bool, is_nowait: bool| {
+            let number = number as rustix::fs::FsWord;
+            assert_eq!(has_local_locks(number), is_of_several_machines, "{number:x}");
+            assert_eq!(has_nowait(number), is_nowait, "{number:x}");
         };
-        check(u32::try_from(rustix::fs::NFS_SUPER_MAGIC).unwrap(), true);
-        check(0xFF53_4D42, true);
-        check(0xFE53_4D42, true);
-        // ext4, tmpfs.
-        check(0xEF53, false);
-        check(0x0102_1994, false);
+        check(u32::try_from(rustix::fs::NFS_SUPER_MAGIC).unwrap(), true, false);
+        // SMB, in two versions.
+        check(0xFF53_4D42, true, false);
+        check(0xFE53_4D42, true, false);
+        // ext4, XFS, Btrfs.
+        check(0xEF53, false, true);
+        check(0x5846_5342, false, true);
+        check(0x9123_683E, false, true);
+        // tmpfs, overlayfs, FUSE.
+        check(0x0102_1994, false, false);
+        check(0x794C_7630, false, false);
+        check(0x6573_5546, false, false);
+
+        let parent = tempfile::tempdir().unwrap();
+        let folder = Folder::open(parent.path()).unwrap();
+        let found = rustix::fs::statfs(parent.path()).unwrap().f_type;
+        assert_eq!(folder.tells_what_is_at_hand(), has_nowait(found));
     }
 
     #[test]

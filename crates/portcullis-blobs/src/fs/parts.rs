@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::helper::{Helpers, soon};
 
 /// How long a part that a helper has begun is waited for: it is a moment's work, and a disk that takes longer is broken.
@@ -99,6 +101,20 @@ impl<P: Send + 'static, R: Send + 'static> Parts<P, R> {
     /// hangs.
     pub(super) fn finish(self) -> Option<Vec<R>> {
         self.finish_within(PATIENCE)
+    }
+
+    /// The same, where all is done by `deadline` or begun then and done a moment later. Else gives itself back.
+    pub(super) fn finish_by(mut self, deadline: Instant) -> Result<Vec<R>, Self> {
+        while Instant::now() < deadline {
+            if !self.own.step() {
+                // A helper is at the last ones.
+                return match soon(|| self.is_done().then_some(())) {
+                    Some(()) => Ok(self.results),
+                    None => Err(self),
+                };
+            }
+        }
+        Err(self)
     }
 
     fn finish_within(self, patience: Duration) -> Option<Vec<R>> {
@@ -230,5 +246,24 @@ mod tests {
         };
         assert_eq!(parts.finish_within(Duration::from_millis(10)), None);
         drop(release);
+    }
+
+    #[test]
+    fn what_is_not_done_in_time_can_be_finished_elsewhere() {
+        let now = Instant::now();
+        let parts = || Parts::begin(&Helpers::at_most(0), vec![1, 2, 3], |part| part);
+        assert_eq!(parts().finish_by(now + PATIENCE).ok(), Some(vec![1, 2, 3]));
+        let late = parts().finish_by(now).err().unwrap();
+        assert_eq!(late.own.todo().len(), 3);
+        assert_eq!(sorted(late), Some(vec![1, 2, 3]));
+
+        let (hangs, release) = hanging();
+        let Some(parts) = begun_by_a_helper(hangs) else {
+            return;
+        };
+        let late = parts.finish_by(now + PATIENCE).err().unwrap();
+        assert!(late.own.todo().is_empty());
+        drop(release);
+        assert_eq!(sorted(late), Some(vec![1, 2, 3]));
     }
 }

@@ -4,22 +4,19 @@ use std::{
     fs::File,
     io::{self, Read},
     ops::Range,
-    os::unix::fs::FileExt,
     sync::Arc,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use portcullis_types::{BlobRef, Hash};
-use rustix::{buffer::spare_capacity, fs::Stat, io::Errno};
+use rustix::{fs::Stat, io::Errno};
 
 use super::{
-    buffers::Buffers,
     folder::{is_file, size_bytes},
-    hash::{Cut, HELPED_BYTES, PART_BYTES, Value},
-    helper::Helpers,
-    parts::Parts,
+    hash::HELPED_BYTES,
     shelf::Shelf,
     steps::opened,
+    whole::{self, Wait, Whole},
 };
 use crate::BlobError;
 
@@ -50,11 +47,11 @@ impl Shelf {
         }
         let room = room_for(size)?;
         let read = if size < HELPED_BYTES as u64 {
-            read_whole(&file, room, size)
+            whole::read(&file, room, size)
         } else {
             // The room is known to be there.
             drop(room);
-            read_helped(file, size, &self.buffers, &self.helpers)
+            Whole::begin(file, size, Wait::ForDisk, &self.buffers, &self.helpers).finish()
         };
         let (content, hash) = read.map_err(self.io_failed("read a blob"))?;
         if hash == blob.0 {
@@ -183,22 +180,6 @@ fn room_for(size: u64) -> Result<Vec<u8>, BlobError> {
     Ok(content)
 }
 
-/// Reads `size` bytes of `file` into `content`, which has room for them. What was appended since is not read: the hash
-/// then tells.
-fn read_whole(file: &File, mut content: Vec<u8>, size: u64) -> io::Result<(Bytes, Hash)> {
-    while (content.len() as u64) < size {
-        let at = content.len() as u64;
-        match rustix::io::pread(file, spare_capacity(&mut content), at) {
-            Ok(0) => break,
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(other) => return Err(other.into()),
-        }
-    }
-    content.truncate(usize::try_from(size).unwrap_or(usize::MAX));
-    let hash = Hash::of(&content);
-    Ok((content.into(), hash))
-}
-
 /// Reads `size` bytes of `file` and hashes them: what of them lies in `range`, appended to `wanted`, how many there were,
 /// and their hash. What was appended since is not read, so that it ends, and takes no more memory than it has.
 fn read_range(
@@ -222,60 +203,6 @@ fn read_range(
         at += count as u64;
     }
     Ok((wanted, at, hash_of(&hasher)))
-}
-
-/// Reads `size` bytes of `file`, more than a part, and hashes them: two threads, each what it has read itself.
-fn read_helped(
-    file: File,
-    size: u64,
-    buffers: &Arc<Buffers>,
-    helpers: &Helpers,
-) -> io::Result<(Bytes, Hash)> {
-    let cut = Cut::of(size);
-    let (mut rest, spare) = buffers.take(usize::try_from(size).unwrap_or(0));
-    let count = rest.len().div_ceil(PART_BYTES);
-    let parts = (0..count)
-        .map(|number| (number, rest.split_to(rest.len().min(PART_BYTES))))
-        .collect();
-    let reading = Parts::begin(helpers, parts, move |(number, mut part): (usize, BytesMut)| {
-        let value = read_part(&file, cut, number, &mut part)?;
-        Ok((number, part, value))
-    });
-    let lost = || io::Error::other("the thread that helped to read it came to grief or hangs; try again");
-    let done: io::Result<Vec<_>> = reading.finish().ok_or_else(lost)?.into_iter().collect();
-    let mut done = done?;
-    done.sort_unstable_by_key(|(number, ..)| *number);
-    let mut values: Vec<Value> = done.iter().map(|(number, _, value)| (*number, *value)).collect();
-    let hash = cut.root(&mut values).ok_or_else(lost)?;
-    let mut content = BytesMut::new();
-    // They lie side by side, so nothing is copied.
-    done.into_iter().for_each(|(_, part, _)| content.unsplit(part));
-    Ok((buffers.lend(content, spare), hash))
-}
-
-/// Fills `part` with the part of that number and hashes it. Where the file was cut short since, with zeros.
-fn read_part(
-    file: &File,
-    cut: Cut,
-    number: usize,
-    part: &mut [u8],
-) -> io::Result<blake3::hazmat::ChainingValue> {
-    let mut filled = 0;
-    while let Some(rest) = part.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, cut.start(number) + filled as u64) {
-            // What stood there before is not what was read.
-            Ok(0) => {
-                rest.fill(0);
-                break;
-            }
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let mut hasher = cut.hasher(number);
-    hasher.update(part);
-    Ok(blake3::hazmat::HasherExt::finalize_non_root(&hasher))
 }
 
 /// Reads until `piece` is full or the file ends.
@@ -310,30 +237,10 @@ fn hash_of(hasher: &blake3::Hasher) -> Hash {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, path::Path};
+    use std::path::Path;
 
     use super::*;
     use crate::{FsOptions, fs::layout};
-
-    /// Memory that is used again holds what others read: none of that may be taken for the file's.
-    #[test]
-    fn where_a_file_was_cut_short_nothing_that_was_read_before_stands() {
-        let size = HELPED_BYTES + 2 * PART_BYTES;
-        for left in [0, 1, PART_BYTES, PART_BYTES + 1, size - 1] {
-            let buffers = Arc::new(Buffers::default());
-            let (mut before, spare) = buffers.take(size);
-            before.fill(0xAA);
-            drop(buffers.lend(before, spare));
-
-            let mut file = tempfile::tempfile().unwrap();
-            file.write_all(&vec![1; left]).unwrap();
-            let (content, hash) = read_helped(file, size as u64, &buffers, &Helpers::at_most(0)).unwrap();
-            let mut expected = vec![1; left];
-            expected.resize(size, 0);
-            assert!(content == expected, "{left}");
-            assert_eq!(hash, Hash::of(&expected), "{left}");
-        }
-    }
 
     #[test]
     fn what_a_disk_has_lost_is_told_from_what_it_does_not_give_just_now() {

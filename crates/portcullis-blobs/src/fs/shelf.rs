@@ -40,6 +40,7 @@ pub(crate) struct Shelf {
     scratch: Mutex<Weak<Folder>>,
     /// Held by who counts what is stored.
     counting: Mutex<()>,
+    pub(crate) tells_what_is_at_hand: bool,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) helpers: Helpers,
     pub(crate) recent: Recent,
@@ -74,6 +75,7 @@ impl Shelf {
     fn on(root: Folder, path: &Path, options: FsOptions) -> Result<Self, BlobError> {
         let shelf = Self {
             path: path.to_owned(),
+            tells_what_is_at_hand: root.tells_what_is_at_hand(),
             root,
             durability: options.durability,
             committer: Committer::default(),

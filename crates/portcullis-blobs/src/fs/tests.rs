@@ -17,6 +17,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::Hash;
 
+mod at_hand;
+
 mod durable;
 
 mod keeping;
