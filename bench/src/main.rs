@@ -1,7 +1,7 @@
 //! The store's figures, beside plain files, git and cacache on the same disk in the same run: `cargo xtask bench blobs`.
 //!
 //! `portcullis-bench [FOLDER]` works in a new folder below FOLDER (the system's temporary folder where none is given).
-//! What is compared takes turns. Each figure is a median, of 31 at 1 MiB and of 15 else, after one turn that does not
+//! What is compared takes turns. Each figure is a median, of 63 at 1 MiB and of 15 else, after one turn that does not
 //! count. A put is timed as its caller sees it, so with the way to a thread that may block and back; what it is
 //! compared with is timed on such a thread, without that way. Reads are all timed with it.
 
@@ -14,6 +14,7 @@
 use std::{
     error::Error,
     fs::{self, File},
+    hash::{DefaultHasher, Hash as _, Hasher},
     io::{self, Read},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -30,7 +31,7 @@ use rivals::{Cacache, Git, plain_write};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const ROUNDS: usize = 15;
-const ROUNDS_SMALL: usize = 31;
+const ROUNDS_SMALL: usize = 63;
 const MIB: usize = 1 << 20;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -322,15 +323,16 @@ fn rounds_of(size: usize) -> usize {
     if size <= MIB { ROUNDS_SMALL } else { ROUNDS }
 }
 
-/// In which order so many take their turns in a round.
-fn turns<const N: usize>(round: usize) -> impl Iterator<Item = usize> {
-    // Any odd step visits each of a power of two, any other each of a prime; else they go by one.
-    let step = if N.is_power_of_two() {
-        1 + 2 * (round % (N / 2))
-    } else {
-        1 + round % (N - 1)
-    };
-    (0..N).map(move |turn| (turn * step + round) % N)
+/// In which order so many take their turns in a round: by chance, the same in each run, so that everyone comes after everyone
+/// now and then. What was done just before can make a difference of a third.
+fn turns<const N: usize>(round: usize) -> Vec<usize> {
+    let mut turns: Vec<usize> = (0..N).collect();
+    turns.sort_by_cached_key(|turn| {
+        let mut hasher = DefaultHasher::new();
+        (round, turn).hash(&mut hasher);
+        hasher.finish()
+    });
+    turns
 }
 
 /// Noise, different in each round, so that nothing exists and nothing compresses away.
