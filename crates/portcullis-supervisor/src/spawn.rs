@@ -103,6 +103,13 @@ pub struct StopSequence {
     pub after_term: Duration,
 }
 
+impl StopSequence {
+    /// How long all of it takes at most. A step may be given for ever.
+    pub(crate) fn longest(self) -> Duration {
+        self.after_eof.saturating_add(self.after_term)
+    }
+}
+
 impl Default for StopSequence {
     fn default() -> Self {
         Self {

@@ -25,8 +25,7 @@ const DEATH_WAIT: Duration = Duration::from_secs(6);
 
 /// How long the [`turn`] to start a process may be waited for.
 pub(crate) fn longest_turn(stop: StopSequence) -> Duration {
-    let stopped = stop.after_eof.saturating_add(stop.after_term);
-    stopped.saturating_add(DEATH_WAIT)
+    stop.longest().saturating_add(DEATH_WAIT)
 }
 
 /// The turn to start this server's process: it comes when the one before is gone with all that the hub can see of it.

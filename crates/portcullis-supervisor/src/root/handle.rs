@@ -120,7 +120,7 @@ impl Supervisor {
             .await
             .map_err(|error| SupervisorError::Start(error.to_string()))?;
         // Stop sequence, and a second for the operating system.
-        let grace = options.stop.after_eof + options.stop.after_term + Duration::from_secs(1);
+        let grace = options.stop.longest().saturating_add(Duration::from_secs(1));
         Ok(Self {
             root,
             upstreams,

@@ -192,7 +192,7 @@ async fn watch_over(
         () = stop.cancelled() => {
             // A keeper that is gone is seen by reading.
             let _ = writer.write_all(STOP).await;
-            timeout(sequence.after_eof + sequence.after_term + DEATH_WAIT, ending).await.ok()
+            timeout(sequence.longest().saturating_add(DEATH_WAIT), ending).await.ok()
         }
     };
     let how = match said {

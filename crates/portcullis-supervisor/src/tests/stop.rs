@@ -163,3 +163,18 @@ fn a_runtime_that_ends_leaves_no_process() {
         .unwrap();
     waits.block_on(all_gone(&pids));
 }
+
+#[tokio::test]
+async fn a_server_may_be_given_for_ever_to_end() {
+    let script = Script::new("server").tool(Tool::new("pid", Behaviour::Pid));
+    let rig = Rig::start_with([scripted(&script)], |options| {
+        options.stop = StopSequence {
+            after_eof: Duration::MAX,
+            after_term: Duration::MAX,
+        };
+    })
+    .await;
+    let pid: u32 = rig.text("server", "pid").await.parse().unwrap();
+    rig.supervisor.shutdown().await.unwrap();
+    assert!(!is_alive(pid));
+}

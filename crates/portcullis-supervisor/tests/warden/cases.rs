@@ -33,9 +33,13 @@ pub(crate) fn all() -> impl Iterator<Item = (String, Box<dyn FnOnce() + UnwindSa
             Box::new(move || check(mode)) as Case,
         )
     });
-    let others: [(&str, fn()); 2] = [
+    let others: [(&str, fn()); 3] = [
         ("what_is_missing_is_named", name_what_is_missing),
         ("a_killed_warden_gets_a_successor", replace_a_killed_warden),
+        (
+            "a_process_may_be_given_for_ever_to_end",
+            stop_one_that_has_for_ever,
+        ),
     ];
     endings.chain(others.map(|(name, case)| (name.to_owned(), Box::new(case) as Case)))
 }
@@ -45,6 +49,25 @@ fn runtime() -> Runtime {
         .enable_all()
         .build()
         .unwrap()
+}
+
+fn stop_one_that_has_for_ever() {
+    let spec = StdioSpec::new("/bin/cat", [] as [&str; 0]);
+    let plan = SpawnPlan::resolve(&spec, &NoEnvironment).unwrap();
+    let spawner = WardenSpawner::new(Program::Itself);
+    let for_ever = StopSequence {
+        after_eof: Duration::MAX,
+        after_term: Duration::MAX,
+    };
+    runtime().block_on(async {
+        let spawned = match spawner.spawn(&plan, for_ever).await {
+            Ok(spawned) => spawned,
+            Err(error) => panic!("{error}"),
+        };
+        drop(spawned.stdin);
+        spawned.process.stop();
+        assert_eq!(spawned.process.ended().await, "exit status: 0");
+    });
 }
 
 /// What it has started goes on meanwhile, and ends as ever.
