@@ -145,9 +145,20 @@ fn an_agent_is_held_to_what_policies_say_of_its_profile() {
         "--format",
         "json",
     ];
-    for (agent, code) in [("other", 0), ("bot", 4)] {
-        portcullis(&folder, &call).args(["--as", agent]).run().exits(code);
+    for (agent, code) in [("other", 0), ("Bot", 0), ("bot", 4)] {
+        let finished = portcullis(&folder, &call).args(["--as", agent]).run().exits(code);
+        // One that has none because its name is not quite right would not notice.
+        let told = format!("`{agent}` (--as) is none of the configuration's `agents` (`bot`)");
+        assert_eq!(
+            finished.stderr.contains(&told),
+            agent != "bot",
+            "{}",
+            finished.stderr
+        );
     }
+    // Whoever does not say who it is has not got its name wrong.
+    let finished = portcullis(&folder, &call).run().exits(0);
+    assert!(!finished.stderr.contains("agents"), "{}", finished.stderr);
 }
 
 #[test]

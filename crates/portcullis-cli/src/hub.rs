@@ -1,13 +1,14 @@
 //! From a command line to a running hub.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use portcullis::{FirstSight, Hub, HubBuilder, HubError, read_documents};
+use portcullis::{AgentId, FirstSight, Hub, HubBuilder, HubError, read_documents};
 
 use crate::{
     ExitStatus, approval::Terminal, arguments::HubArguments, host::Host, interrupt::interrupted, output,
@@ -111,7 +112,26 @@ fn started(hub: Result<Hub, HubError>, arguments: &HubArguments) -> Result<Hub, 
              --preset ask-by-default",
         );
     }
+    if let Some(agent) = &arguments.r#as
+        && let Some(told) = without_profile(agent, hub.router().profiles())
+    {
+        output::note(&told);
+    }
     Ok(hub)
+}
+
+/// What to say of an agent that is held to what policies say of no profile, though others have one: a name that is not
+/// quite theirs would part it from the policies that are meant for it.
+fn without_profile(agent: &AgentId, profiles: &BTreeMap<AgentId, AgentId>) -> Option<String> {
+    if profiles.is_empty() || profiles.contains_key(agent) {
+        return None;
+    }
+    let known: Vec<_> = profiles.keys().map(|known| format!("`{known}`")).collect();
+    Some(format!(
+        "note: `{agent}` (--as) is none of the configuration's `agents` ({}), so its profile is `default`; names count to \
+         the letter",
+        known.join(", ")
+    ))
 }
 
 fn failed(error: &HubError) -> ExitStatus {

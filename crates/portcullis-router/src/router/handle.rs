@@ -236,6 +236,12 @@ impl Router {
         self.dispatch.policies.current()
     }
 
+    /// The profile that each agent belongs to; all others belong to `default`.
+    #[must_use]
+    pub fn profiles(&self) -> &BTreeMap<AgentId, AgentId> {
+        &self.dispatch.options.profiles
+    }
+
     /// What is wrong with the folder of policies, where it was refused last: the policies in force are older ones.
     #[must_use]
     pub fn policies_refused(&self) -> Vec<String> {
