@@ -1,22 +1,32 @@
 //! What a server says, for a message to a person: short, and safe to print.
 
+use portcullis_types::is_hidden;
+
 /// How many characters of it are shown.
 const MOST_CHARS: usize = 200;
 
 /// How much of it is looked at for secrets, in bytes: a server may send far more, and a person reads its start.
 const MOST_BYTES: usize = 64 << 10;
 
-/// `text` on one line, without characters that a terminal obeys, and no more of it than a person reads. What must not be
-/// shown has to be out of it already: cut, it would not be known again.
+/// `text` on one line, without characters that a terminal obeys, with those escaped that nobody sees, and no more of it than a
+/// person reads. What must not be shown has to be out of it already: cut, it would not be known again.
 pub(crate) fn shown(text: &str) -> String {
     // A word may be as long as all that a server sends.
-    let mut all = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut all = text.chars().flat_map(readable);
     let short: String = all.by_ref().take(MOST_CHARS).collect();
     let mut short = short.split_whitespace().collect::<Vec<_>>().join(" ");
     if all.any(|c| !c.is_whitespace()) {
         short.push('…');
     }
     short
+}
+
+/// What stands for `c`, of which all can be seen.
+fn readable(c: char) -> impl Iterator<Item = char> {
+    let blank = c.is_control() || c.is_whitespace();
+    let escaped = (!blank && is_hidden(c)).then(|| c.escape_unicode());
+    let plain = escaped.is_none().then_some(if blank { ' ' } else { c });
+    plain.into_iter().chain(escaped.into_iter().flatten())
 }
 
 /// The same of what may hold secrets, which `hide` takes out of it: as it was said, and as it reads once it is on one line.
@@ -116,6 +126,17 @@ mod tests {
             expected,
             "{text:.80}"
         );
+    }
+
+    #[test]
+    fn what_a_reader_would_not_see_is_escaped_and_what_a_terminal_obeys_is_a_blank() {
+        assert_eq!(shown("a\u{202e}txt.exe"), "a\\u{202e}txt.exe");
+        assert_eq!(shown("z\u{200b}\u{e0041}w"), "z\\u{200b}\\u{e0041}w");
+        assert_eq!(shown("\u{1b}[2Jone\u{2028}\u{7f} line\r\n"), "[2Jone line");
+        assert_eq!(shown("größe 🦀"), "größe 🦀");
+        // What stands for them counts.
+        let long = shown(&"\u{202e}".repeat(MOST_CHARS));
+        assert_eq!(long.chars().count(), MOST_CHARS + 1);
     }
 
     #[test]

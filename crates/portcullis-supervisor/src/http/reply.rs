@@ -13,6 +13,7 @@ use super::{
     outstanding::{OnItsWay, Outstanding, Waiting},
 };
 use crate::{
+    said::excerpt,
     service::{invalid, is_heeded, unreadable},
     strings::put_back,
     ticket::WireFault,
@@ -163,7 +164,8 @@ impl Stray {
 
 /// A result for nobody who waits.
 fn unclaimed(id: &Id, outstanding: &Outstanding) -> Option<Translated> {
-    let reason = format!("the reply is for the id `{id}`, which no request has");
+    let id_shown = excerpt(&id.to_string());
+    let reason = format!("the reply is for the id `{id_shown}`, which no request has");
     stray(outstanding, Some(id), Stray::unusable(reason))
 }
 

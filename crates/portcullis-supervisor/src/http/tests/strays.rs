@@ -185,3 +185,13 @@ async fn an_error_is_found_in_noise_and_not_looked_for_without_end() {
         }
     }
 }
+
+/// It is a server's text, in an error that people and models read.
+#[tokio::test]
+async fn the_id_of_a_stray_reply_is_shown_short_and_as_it_is() {
+    let id = format!("a\u{202e}b\u{7f}{}", "c".repeat(10_000));
+    let stray = format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}"#);
+    let (text, _) = seen(stream(&[&stray, OWN]), Others::default()).await;
+    assert!(text.contains("a\\u{202e}b\\u{7f}cc"), "{text}");
+    assert!(text.len() < 300, "{}", text.len());
+}
