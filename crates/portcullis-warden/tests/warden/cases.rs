@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
+    path::Path,
     process::{Child, Command, ExitCode, Stdio},
     time::Instant,
 };
@@ -185,15 +186,10 @@ fn processes_that_breed_do_not_get_away() {
         order.args.push(folder.path().into());
         let mut running = start(&warden, &order);
         // They have bred for a while.
-        let generations = || {
-            fs::read_to_string("/proc/sys/kernel/ns_last_pid")
-                .unwrap()
-                .trim()
-                .parse::<i32>()
-                .unwrap()
-        };
-        let (first, begun) = (generations(), Instant::now());
-        while generations() - first < 200 {
+        let (first, begun) = (kernel_number("ns_last_pid"), Instant::now());
+        let most = kernel_number("pid_max");
+        // The last number that was given to a process begins anew after the largest.
+        while (kernel_number("ns_last_pid") - first).rem_euclid(most) < 200 {
             assert!(begun.elapsed() < PATIENCE, "they do not breed");
         }
         running.launch.control.write_all(STOP).unwrap();
@@ -209,6 +205,11 @@ fn processes_that_breed_do_not_get_away() {
             begun.elapsed().as_millis()
         );
     }
+}
+
+fn kernel_number(name: &str) -> i32 {
+    let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap();
+    text.trim().parse().unwrap()
 }
 
 /// As nobody: root is exempt from the limit of processes that keeps the machine usable.
