@@ -70,7 +70,6 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use at_hand::AtHand;
 use reading::Reading;
 use session::Session;
 use shelf::Shelf;
@@ -82,8 +81,8 @@ const BATCH_BYTES: usize = 256 * 1024;
 
 /// A content-addressed store in one folder, which several processes may share.
 ///
-/// From half a MiB on, a thread of the store's own helps with what is put or got whole, where it is free and there is a
-/// processor for it. They are started when they are first wanted, run only where their caller may run, and end when the
+/// What is got whole, up to a MiB, is read on its caller's thread where it is in memory. From half a MiB on, a thread of the
+/// store's own helps with what is put or got whole, where it is free and there is a processor for it. They are started when they are first wanted, run only where their caller may run, and end when the
 /// last handle is gone.
 pub struct FsStore {
     shelf: Arc<Shelf>,
@@ -221,11 +220,7 @@ impl BlobStore for FsStore {
                 return Err(BlobError::NoRuntime);
             }
             match self.shelf.at_hand(blob) {
-                Some(AtHand::Whole(content)) => Ok(content),
-                Some(AtHand::Begun(begun)) => {
-                    self.blocking(move |shelf| begun.finish().map_or_else(|| shelf.get(blob), Ok))
-                        .await
-                }
+                Some(content) => Ok(content),
                 None => self.blocking(move |shelf| shelf.get(blob)).await,
             }
         }

@@ -1,8 +1,9 @@
 //! Reading what is in memory where the caller runs: the way to a thread that may block, and back, takes longer than reading
 //! a small blob.
 //!
-//! The caller's thread is one that runs other tasks, too, so nothing here waits for a disk or a lock. What takes longer than a
-//! moment goes on where it may, and so does everything that is not as it should be: what is wrong is told there.
+//! The caller's thread is one that runs other tasks, too. So nothing that is on the disk alone is waited for, what takes longer
+//! than a moment is given up, and so is everything that is not as it should be: the other way reads it anew, and tells what is
+//! wrong.
 
 use std::{cell::Cell, time::Duration};
 
@@ -20,8 +21,8 @@ use super::{
 
 /// The largest blob that may be read in time: larger ones are not begun.
 const MOST_BYTES: u64 = 1 << 20;
-/// How long is read and hashed here at most, but for the part that is begun then: about what one thread takes for a MiB. Two
-/// take half of that, where each has a processor.
+/// For how long new parts of a blob are begun here: about what one thread takes for a MiB. Two take half of that, where each
+/// has a processor. What is too small for two is one part.
 const TIME: Duration = Duration::from_micros(250);
 
 thread_local! {
@@ -29,29 +30,16 @@ thread_local! {
     pub(super) static TAKEN_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// A blob that is at hand.
-pub(crate) enum AtHand {
-    Whole(Bytes),
-    /// It took too long.
-    Begun(Begun),
-}
-
-/// A blob that is being read.
-pub(crate) struct Begun {
-    blob: BlobRef,
-    whole: Whole,
-}
-
 impl Shelf {
     /// Reads `blob` on this thread, where all of it is in memory and nothing else is to be done or told.
-    pub(crate) fn at_hand(&self, blob: BlobRef) -> Option<AtHand> {
+    pub(crate) fn at_hand(&self, blob: BlobRef) -> Option<Bytes> {
         if !self.tells_what_is_at_hand {
             return None;
         }
         in_turn(|begun| self.read_by(begun + TIME, blob))
     }
 
-    pub(super) fn read_by(&self, deadline: Instant, blob: BlobRef) -> Option<AtHand> {
+    pub(super) fn read_by(&self, deadline: Instant, blob: BlobRef) -> Option<Bytes> {
         let shard = format!("{}/{}", layout::BLOBS, fan_out(blob));
         let (file, stat) = self.root.file_at_hand(&format!("{shard}/{}", blob.0)).ok()?;
         let size = size_bytes(&stat);
@@ -66,24 +54,16 @@ impl Shelf {
                 return None;
             }
         }
-        if size >= HELPED_BYTES as u64 {
+        let (content, hash) = if size >= HELPED_BYTES as u64 {
             let whole = Whole::begin(file, size, Wait::Never, &self.buffers, &self.helpers);
-            return match whole.finish_by(deadline) {
-                Ok(read) => proved(blob, read.ok()?).map(AtHand::Whole),
-                Err(whole) => Some(AtHand::Begun(Begun { blob, whole })),
-            };
-        }
-        let mut content = vec![0; usize::try_from(size).ok()?];
-        fill(&file, 0, &mut content, Wait::Never).ok()?;
-        let hash = Hash::of(&content);
-        proved(blob, (content.into(), hash)).map(AtHand::Whole)
-    }
-}
-
-impl Begun {
-    /// Reads the rest; `None` where some of it is not in memory after all, or it is not what it should be.
-    pub(crate) fn finish(self) -> Option<Bytes> {
-        proved(self.blob, self.whole.finish().ok()?)
+            whole.finish_by(deadline)?.ok()?
+        } else {
+            let mut content = vec![0; usize::try_from(size).ok()?];
+            fill(&file, 0, &mut content, Wait::Never).ok()?;
+            let hash = Hash::of(&content);
+            (content.into(), hash)
+        };
+        (hash == blob.0).then_some(content)
     }
 }
 
@@ -98,10 +78,6 @@ fn in_turn<T>(work: impl FnOnce(Instant) -> Option<T>) -> Option<T> {
     let ended = Instant::now();
     TAKEN_UNTIL.set(Some(ended + (ended - begun)));
     done
-}
-
-fn proved(blob: BlobRef, (content, hash): (Bytes, Hash)) -> Option<Bytes> {
-    (hash == blob.0).then_some(content)
 }
 
 #[cfg(test)]

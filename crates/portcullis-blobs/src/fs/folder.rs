@@ -12,7 +12,7 @@ use rustix::{
 
 use super::steps::{Step, happened, inode};
 
-/// An open folder. Names given to its methods are single names, never paths.
+/// An open folder. Names given to its methods are single names, never paths, but where it says so.
 #[derive(Debug)]
 pub(crate) struct Folder(OwnedFd);
 

@@ -163,14 +163,10 @@ mod tests {
     fn it_is_the_same_hash_in_any_number_of_parts() {
         let content = content(9 * PART_BYTES + 1);
         let helpers = Helpers::at_most(1);
-        for size in [
-            PART_BYTES + 1,
-            2 * PART_BYTES,
-            5 * PART_BYTES,
-            7 * PART_BYTES + 12_345,
-            8 * PART_BYTES,
-            content.len(),
-        ] {
+        // Beside each boundary of a part.
+        let boundaries = (2..=9 * PART_BYTES / END_PART_BYTES).map(|count| count * END_PART_BYTES);
+        let sizes = boundaries.flat_map(|size| [size - 1, size, size + 1]);
+        for size in sizes.chain([7 * PART_BYTES + 12_345]) {
             let content = content.slice(..size);
             let cut = Cut::of(size as u64);
             let value =

@@ -103,18 +103,16 @@ impl<P: Send + 'static, R: Send + 'static> Parts<P, R> {
         self.finish_within(PATIENCE)
     }
 
-    /// The same, where all is done by `deadline` or begun then and done a moment later. Else gives itself back.
-    pub(super) fn finish_by(mut self, deadline: Instant) -> Result<Vec<R>, Self> {
+    /// The same without waiting, where all is done by `deadline` or begun then and done a moment later. `None` where it is
+    /// not, and what was done is dropped.
+    pub(super) fn finish_by(mut self, deadline: Instant) -> Option<Vec<R>> {
         while Instant::now() < deadline {
             if !self.own.step() {
                 // A helper is at the last ones.
-                return match soon(|| self.is_done().then_some(())) {
-                    Some(()) => Ok(self.results),
-                    None => Err(self),
-                };
+                return soon(|| self.is_done().then_some(())).map(|()| self.results);
             }
         }
-        Err(self)
+        None
     }
 
     fn finish_within(self, patience: Duration) -> Option<Vec<R>> {
@@ -249,21 +247,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_done_in_time_can_be_finished_elsewhere() {
+    fn what_is_not_done_in_time_is_given_up_and_nobody_is_waited_for() {
         let now = Instant::now();
         let parts = || Parts::begin(&Helpers::at_most(0), vec![1, 2, 3], |part| part);
-        assert_eq!(parts().finish_by(now + PATIENCE).ok(), Some(vec![1, 2, 3]));
-        let late = parts().finish_by(now).err().unwrap();
-        assert_eq!(late.own.todo().len(), 3);
-        assert_eq!(sorted(late), Some(vec![1, 2, 3]));
+        assert_eq!(parts().finish_by(now + PATIENCE), Some(vec![1, 2, 3]));
+        assert_eq!(parts().finish_by(now), None);
 
         let (hangs, release) = hanging();
         let Some(parts) = begun_by_a_helper(hangs) else {
             return;
         };
-        let late = parts.finish_by(now + PATIENCE).err().unwrap();
-        assert!(late.own.todo().is_empty());
+        assert_eq!(parts.finish_by(now + PATIENCE), None);
+        assert!(now.elapsed() < PATIENCE);
         drop(release);
-        assert_eq!(sorted(late), Some(vec![1, 2, 3]));
     }
 }

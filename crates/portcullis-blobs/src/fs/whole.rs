@@ -1,17 +1,10 @@
 //! Reading all of a blob into memory, and hashing it on the way.
 
-use std::{
-    fs::File,
-    io::{self, IoSliceMut},
-    sync::Arc,
-};
+use std::{fs::File, io, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use portcullis_types::Hash;
-use rustix::{
-    buffer::spare_capacity,
-    io::{Errno, ReadWriteFlags},
-};
+use rustix::{buffer::spare_capacity, io::Errno};
 use tokio::time::Instant;
 
 use super::{
@@ -74,12 +67,10 @@ impl Whole {
         joined(self.size, parts, self.spare, &self.buffers)
     }
 
-    /// The same, where that is done by `deadline`, or a moment later. Else it can go on where it may wait.
-    pub(super) fn finish_by(self, deadline: Instant) -> Result<io::Result<(Bytes, Hash)>, Self> {
-        match self.parts.finish_by(deadline) {
-            Ok(parts) => Ok(joined(self.size, Some(parts), self.spare, &self.buffers)),
-            Err(parts) => Err(Self { parts, ..self }),
-        }
+    /// The same, where that is done by `deadline`, or a moment later; else it is given up.
+    pub(super) fn finish_by(self, deadline: Instant) -> Option<io::Result<(Bytes, Hash)>> {
+        let parts = self.parts.finish_by(deadline)?;
+        Some(joined(self.size, Some(parts), self.spare, &self.buffers))
     }
 }
 
@@ -139,7 +130,10 @@ fn read_some(file: &File, at: u64, part: &mut [u8], wait: Wait) -> Result<usize,
     match wait {
         Wait::ForDisk => rustix::io::pread(file, part, at),
         #[cfg(target_os = "linux")]
-        Wait::Never => rustix::io::preadv2(file, &mut [IoSliceMut::new(part)], at, ReadWriteFlags::NOWAIT),
+        Wait::Never => {
+            let flags = rustix::io::ReadWriteFlags::NOWAIT;
+            rustix::io::preadv2(file, &mut [io::IoSliceMut::new(part)], at, flags)
+        }
         #[cfg(not(target_os = "linux"))]
         Wait::Never => Err(Errno::NOSYS),
     }

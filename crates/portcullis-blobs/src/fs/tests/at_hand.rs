@@ -4,10 +4,7 @@ use rustix::fs::{Advice, fadvise};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    Limits,
-    fs::at_hand::{AtHand, TAKEN_UNTIL},
-};
+use crate::{Limits, fs::at_hand::TAKEN_UNTIL};
 
 const SIZES: [usize; 5] = [0, 5, 300_000, 700_001, 1 << 20];
 
@@ -19,21 +16,17 @@ fn content(size: usize) -> Bytes {
 }
 
 /// What is read by a deadline that does not come.
-fn read(store: &FsStore, content: &[u8]) -> Option<AtHand> {
+fn read(store: &FsStore, content: &[u8]) -> Option<Bytes> {
     store
         .shelf
         .read_by(Instant::now() + Duration::from_secs(30), blob(content))
 }
 
+/// A helper that is slow makes it give up, and it may try again.
 fn is_at_hand(store: &FsStore, content: &[u8]) -> bool {
-    let read = match read(store, content) {
-        Some(AtHand::Whole(read)) => Some(read),
-        // A helper that was slow.
-        Some(AtHand::Begun(begun)) => begun.finish(),
-        None => None,
-    };
-    assert!(read.as_ref().is_none_or(|read| read == content));
-    read.is_some()
+    let found = (0..100).find_map(|_| read(store, content));
+    assert!(found.as_ref().is_none_or(|found| found == content));
+    found.is_some()
 }
 
 /// A store that holds content of this size. `None` where the file system does not tell what is in memory: then nothing is at
@@ -89,28 +82,22 @@ fn a_thread_that_is_for_other_work_reads_nothing() {
         TAKEN_UNTIL.set(Some(now + Duration::from_secs(30)));
         assert!(store.shelf.at_hand(blob(&content)).is_none());
         assert!(fixture.get(&store, &content).unwrap() == content);
-        TAKEN_UNTIL.set(None);
-        assert!(store.shelf.at_hand(blob(&content)).is_some());
+        let reads = || {
+            TAKEN_UNTIL.set(None);
+            store.shelf.at_hand(blob(&content)).is_some()
+        };
+        assert!((0..100).any(|_| reads()));
         assert!(TAKEN_UNTIL.get().is_some_and(|until| until > now));
     }
 }
 
 #[test]
-fn what_takes_too_long_is_finished_elsewhere() {
+fn what_takes_too_long_is_read_elsewhere() {
     let Some((fixture, store, content)) = holding(1 << 20) else {
         return;
     };
-    for is_damaged in [false, true] {
-        if is_damaged {
-            fs::write(fixture.file(&content), vec![0; content.len()]).unwrap();
-        }
-        let Some(AtHand::Begun(begun)) = store.shelf.read_by(Instant::now(), blob(&content)) else {
-            panic!("it was late before it began");
-        };
-        let read = begun.finish();
-        assert_eq!(read.is_some(), !is_damaged);
-        assert!(read.is_none_or(|read| read == content));
-    }
+    assert!(store.shelf.read_by(Instant::now(), blob(&content)).is_none());
+    assert!(fixture.get(&store, &content).unwrap() == content);
 }
 
 #[test]
@@ -124,7 +111,8 @@ fn what_is_on_the_disk_alone_is_waited_for_elsewhere() {
         // The kernel may be at some of it, and keep that.
         let is_dropped = || {
             fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-            !is_at_hand(&store, &content)
+            // To look for it once has the kernel read it.
+            read(&store, &content).is_none()
         };
         assert!((0..100).any(|_| is_dropped()), "{size}");
         assert!(fixture.get(&store, &content).unwrap() == content);
