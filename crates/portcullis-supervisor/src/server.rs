@@ -2,6 +2,8 @@
 
 mod actor;
 mod message;
+mod standing;
 
 pub(crate) use actor::{ServerActor, ServerArguments};
 pub(crate) use message::ServerMessage;
+pub(crate) use standing::Standing;

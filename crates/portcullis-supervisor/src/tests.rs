@@ -5,6 +5,7 @@ mod cases;
 mod closing;
 mod life;
 mod lists;
+mod orders;
 mod over_http;
 mod single;
 mod stop;

@@ -1,6 +1,6 @@
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
 use portcullis_config::{ServerSpec, Timeouts};
@@ -45,8 +45,6 @@ pub(crate) struct Shared {
     listings: AtomicU64,
     /// The newest listing: what is known of its tools while it is away.
     listed: Mutex<Arc<ToolList>>,
-    /// Whether it is switched on, through all its actors.
-    pub(crate) enabled: AtomicBool,
     /// One process at a time: who starts one holds the turn until that process is gone.
     pub(crate) turn: Arc<Semaphore>,
 }
@@ -61,13 +59,7 @@ impl Shared {
     /// Says where the server stands from now on.
     pub(crate) fn publish(&self, slot: Slot) {
         self.slot.send_if_modified(|current| {
-            let stopped = matches!(
-                current,
-                Slot::Down {
-                    state: ServerState::Stopped,
-                    ..
-                }
-            );
+            let stopped = current.is_down_as(ServerState::Stopped);
             if !stopped {
                 *current = slot;
             }
@@ -90,6 +82,11 @@ impl Shared {
         }
     }
 
+    /// Whether callers were told last that it is down, and in `state`.
+    pub(crate) fn is_down_as(&self, state: ServerState) -> bool {
+        self.slot.borrow().is_down_as(state)
+    }
+
     /// The version of a listing that has just ended.
     pub(crate) fn next_version(&self) -> u64 {
         self.listings.fetch_add(1, Ordering::AcqRel) + 1
@@ -110,6 +107,12 @@ pub(crate) enum Slot {
         /// Why.
         reason: String,
     },
+}
+
+impl Slot {
+    fn is_down_as(&self, expected: ServerState) -> bool {
+        matches!(self, Self::Down { state, .. } if *state == expected)
+    }
 }
 
 /// A connection that takes calls, with the tools that were listed on it.
@@ -138,7 +141,6 @@ impl Upstream {
         };
         let (slot, _) = watch::channel(slot);
         Self(Arc::new(Shared {
-            enabled: AtomicBool::new(spec.enabled),
             turn: Arc::new(Semaphore::new(1)),
             spec,
             slot,

@@ -3,6 +3,7 @@ use std::{
     time::Duration,
 };
 
+use portcullis_lifecycle::ServerState;
 use portcullis_types::ServerId;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent, call_t};
 
@@ -67,12 +68,14 @@ impl Actor for RootActor {
                     let _ = reply.send(());
                 });
             }
-            RootMessage::Forward(id, message) => {
-                if let Some((_, actor)) = state.running.values().find(|(server, _)| *server == id) {
-                    // One that is just failing gets a successor, which begins anew.
-                    let _ = actor.send_message(message);
+            RootMessage::Order(id, order) => {
+                if let Some(arguments) = state.arguments.get_mut(&id) {
+                    arguments.standing = arguments.standing.after(&order);
                 }
+                state.forward(&id, ServerMessage::Event(order));
             }
+            #[cfg(test)]
+            RootMessage::Forward(id, message) => state.forward(&id, message),
         }
         Ok(())
     }
@@ -86,7 +89,7 @@ impl Actor for RootActor {
         match event {
             SupervisionEvent::ActorFailed(cell, error) => {
                 if let Some((id, _)) = state.running.remove(&cell.get_id()) {
-                    tracing::error!(server = %id, %error, "a server's actor failed; it gets a new one");
+                    tracing::error!(server = %id, %error, "a server's actor failed; unless the server has ended it gets a new one");
                     myself.send_after(RESPAWN_AFTER, move || RootMessage::Start(id));
                 }
             }
@@ -109,10 +112,20 @@ impl Drop for RootState {
 }
 
 impl RootState {
+    /// Passes `message` on. Where the actor just fails, or has, what lasts of an order is in its successor's arguments.
+    fn forward(&self, id: &ServerId, message: ServerMessage) {
+        if let Some((_, actor)) = self.running.values().find(|(server, _)| server == id) {
+            let _ = actor.send_message(message);
+        }
+    }
+
     async fn start(&mut self, myself: &ActorRef<RootMessage>, id: &ServerId) {
-        let Some(arguments) = self.arguments.get(id).filter(|_| !self.stopping) else {
+        let Some(arguments) = self.arguments.get(id) else {
             return;
         };
+        if self.stopping || arguments.upstream.shared().is_down_as(ServerState::Stopped) {
+            return;
+        }
         // A server's `pre_start` touches neither network nor processes, so this wait is short. Never a name: the
         // registry is global to the process, and two hubs would collide in it.
         match Actor::spawn_linked(None, ServerActor, arguments.clone(), myself.get_cell()).await {

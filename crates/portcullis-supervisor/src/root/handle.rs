@@ -14,7 +14,7 @@ use crate::{
     elicitation::ElicitationResponder,
     error::SupervisorError,
     events::SupervisorEvent,
-    server::{ServerArguments, ServerMessage},
+    server::{ServerArguments, Standing},
     spawn::{Spawner, StopSequence, default_spawner},
     strings::StringSpool,
     upstream::Upstream,
@@ -108,6 +108,7 @@ impl Supervisor {
             }
             arguments.push(ServerArguments {
                 lifecycle: behind_the_deadlines_of(&upstream, options.stop, &options.lifecycle),
+                standing: Standing::of_spec(upstream.spec().enabled),
                 upstream,
                 around: Surroundings {
                     spool: around.spool.as_ref().map(|spool| spool.share()),
@@ -161,7 +162,7 @@ impl Supervisor {
     /// # Errors
     /// [`SupervisorError::Unknown`] where no server is called so.
     pub fn restart(&self, id: &ServerId) -> Result<(), SupervisorError> {
-        self.tell(id, Event::Restart)
+        self.order(id, Event::Restart)
     }
 
     /// Switches a server on or off, until the supervisor ends. One that is switched off ends once its calls in flight
@@ -170,7 +171,7 @@ impl Supervisor {
     /// # Errors
     /// [`SupervisorError::Unknown`] where no server is called so.
     pub fn set_enabled(&self, id: &ServerId, enabled: bool) -> Result<(), SupervisorError> {
-        self.tell(id, if enabled { Event::Enable } else { Event::Disable })
+        self.order(id, if enabled { Event::Enable } else { Event::Disable })
     }
 
     /// Ends a server for good, once its calls in flight have ended; new ones fail at once.
@@ -178,21 +179,20 @@ impl Supervisor {
     /// # Errors
     /// [`SupervisorError::Unknown`] where no server is called so.
     pub fn drain(&self, id: &ServerId) -> Result<(), SupervisorError> {
-        self.tell(id, Event::Drain)
+        self.order(id, Event::Drain)
     }
 
-    fn tell(&self, id: &ServerId, event: Event) -> Result<(), SupervisorError> {
+    fn order(&self, id: &ServerId, order: Event) -> Result<(), SupervisorError> {
         if !self.upstreams.contains_key(id) {
             return Err(SupervisorError::Unknown(id.clone()));
         }
-        let message = RootMessage::Forward(id.clone(), ServerMessage::Event(event));
         self.root
-            .send_message(message)
+            .send_message(RootMessage::Order(id.clone(), order))
             .map_err(|_| SupervisorError::Stopped)
     }
 
     #[cfg(test)]
-    pub(crate) fn forward(&self, id: &ServerId, message: ServerMessage) {
+    pub(crate) fn forward(&self, id: &ServerId, message: crate::server::ServerMessage) {
         let _ = self.root.send_message(RootMessage::Forward(id.clone(), message));
     }
 }

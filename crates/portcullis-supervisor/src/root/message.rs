@@ -1,7 +1,6 @@
+use portcullis_lifecycle::Event;
 use portcullis_types::ServerId;
 use ractor::RpcReplyPort;
-
-use crate::server::ServerMessage;
 
 /// What the root is told.
 pub(crate) enum RootMessage {
@@ -9,6 +8,9 @@ pub(crate) enum RootMessage {
     Start(ServerId),
     /// Stop all servers for good; answered when each has been told.
     Stop(RpcReplyPort<()>),
+    /// What is ordered for one server.
+    Order(ServerId, Event),
     /// Passes a message on to one server's actor.
-    Forward(ServerId, ServerMessage),
+    #[cfg(test)]
+    Forward(ServerId, crate::server::ServerMessage),
 }

@@ -1,11 +1,7 @@
 mod link;
 mod listing;
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use portcullis_lifecycle::{Command, Event, Machine, Options, Relist, State, Transition};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -16,7 +12,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::message::ServerMessage;
+use super::{message::ServerMessage, standing::Standing};
 use crate::{
     connect::{EraMemory, Established, Surroundings},
     events::SupervisorEvent,
@@ -32,6 +28,8 @@ pub(crate) struct ServerActor;
 #[derive(Clone)]
 pub(crate) struct ServerArguments {
     pub(crate) upstream: Upstream,
+    /// What was ordered for it so far.
+    pub(crate) standing: Standing,
     pub(crate) lifecycle: Options,
     pub(crate) around: Surroundings,
     pub(crate) events: mpsc::UnboundedSender<SupervisorEvent>,
@@ -73,10 +71,14 @@ impl Actor for ServerActor {
         myself: ActorRef<ServerMessage>,
         arguments: ServerArguments,
     ) -> Result<ServerState, ActorProcessingErr> {
+        let shared = arguments.upstream.shared();
+        // What was told before by another actor, or by whoever read the configuration, is not told again.
+        let is_known_to_be_off =
+            arguments.standing == Standing::Off && shared.is_down_as(State::Disabled.name());
         let machine = Machine::new(
             arguments.lifecycle.clone(),
             || rand::rng().random_range(0.0..1.0),
-            arguments.upstream.shared().enabled.load(Ordering::Acquire),
+            !is_known_to_be_off,
         );
         let mut demand = JoinSet::new();
         let (shared, actor) = (Arc::clone(arguments.upstream.shared()), myself.clone());
@@ -86,7 +88,7 @@ impl Actor for ServerActor {
                 let _ = actor.send_message(ServerMessage::Event(Event::Demand));
             }
         });
-        myself.send_message(ServerMessage::Event(Event::Start))?;
+        myself.send_message(ServerMessage::Event(arguments.standing.first_event()))?;
         Ok(ServerState {
             arguments,
             machine,
@@ -170,12 +172,6 @@ impl ServerState {
             Event::Restart | Event::Disable | Event::Drain if *self.machine.state() == State::Ready => {
                 commands.extend(self.begin_draining(myself, now));
             }
-            _ => {}
-        }
-        let enabled = &self.arguments.upstream.shared().enabled;
-        match event {
-            Event::Enable => enabled.store(true, Ordering::Release),
-            Event::Disable => enabled.store(false, Ordering::Release),
             _ => {}
         }
         let is_order = matches!(
