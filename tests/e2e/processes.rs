@@ -174,6 +174,39 @@ fn a_disabled_tool_is_not_offered_and_its_call_says_so() {
     assert!(!folder.path("off").exists());
 }
 
+/// A name that is misspelt restricts nothing, and whoever wrote it hears so.
+#[test]
+fn a_restricted_tool_that_is_none_is_told() {
+    let folder = Folder::new();
+    let script = Script::new("one").tool(Tool::new("delete_file", Behaviour::Text("gone".to_owned())));
+    let definition = pair(
+        scripted(SCRIPTED, &script),
+        "disabledTools",
+        json!(["delete-file"]),
+    );
+    let definition = pair(definition, "disabledAutoApproveTools", json!(["delete_all"]));
+    folder.write("mcp.json", mcp_servers([("one", definition)]));
+    folder.rules("default deny\n");
+    let listed = portcullis(&folder, &["tools"]).args(HUB).run().exits(0);
+    let mut client = Client::connect(portcullis(&folder, &["serve", "--stdio"]).args(HUB));
+    client.request("tools/list", "{}");
+    let served = client.leave().exits(0);
+    for (field, name, meant) in [
+        ("disabledTools", "delete-file", "; is `delete_file` meant?"),
+        ("disabledAutoApproveTools", "delete_all", ""),
+    ] {
+        let told = format!(
+            "one: `{field}` names `{name}`, which the server does not offer: nothing is restricted by it{meant}\n"
+        );
+        assert!(
+            listed.stderr.contains(&format!("note: {told}")),
+            "{}",
+            listed.stderr
+        );
+        assert_eq!(served.stderr.matches(&told).count(), 1, "{}", served.stderr);
+    }
+}
+
 /// Field report 16, and the environment of a server that writes more than a pipe holds.
 #[test]
 fn a_server_that_floods_its_standard_error_is_not_held_up() {

@@ -128,7 +128,8 @@ impl Catalog {
         &self.servers
     }
 
-    /// What was dropped while listing, and why.
+    /// Which tools the configuration restricts that their servers do not offer, and what was dropped while listing, and
+    /// why.
     #[must_use]
     pub fn reports(&self) -> &[String] {
         &self.reports

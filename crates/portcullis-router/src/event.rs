@@ -62,7 +62,8 @@ pub enum Event {
     CatalogChanged {
         /// How many tools it offers.
         tools: usize,
-        /// What was dropped while listing, and why, each with its server's id in front.
+        /// What the configuration restricts and its server does not offer, and what was dropped while listing, and why, each
+        /// with its server's id in front.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         reports: Vec<String>,
     },

@@ -154,6 +154,13 @@ impl Connection {
         self.tools.list()
     }
 
+    /// What is to be known of what it offers: which tools its definition disables that it does not have, and what of its
+    /// list was dropped, and why. A sentence each.
+    #[must_use]
+    pub fn reports(&self) -> Vec<String> {
+        self.tools.upstream.tools().reports.clone()
+    }
+
     /// Calls `tool` with `arguments`, the JSON text of an object (an empty text stands for `{}`), and gives the JSON
     /// text of the result as the server wrote it. Once `cancel` is cancelled the server is told, once, and the call
     /// ends.

@@ -1,6 +1,7 @@
 //! Listing a server's tools: pages, caps, and one bad tool that does not spoil the rest.
 
 mod listing;
+mod unlisted;
 
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
@@ -51,7 +52,7 @@ pub struct ToolDefinition {
 pub struct ToolList {
     /// In the server's order; no two with one name.
     pub tools: Vec<ToolDefinition>,
-    /// What was dropped, and why; a sentence each.
+    /// What its definition restricts and the server does not offer, and what was dropped, and why; a sentence each.
     pub reports: Vec<String>,
     /// For how long its server calls the list fresh, the least of all pages (`ttlMs`; MCP 2026-07-28, caching): then
     /// it is listed anew. With none it stands until the server says that it changed.
@@ -176,7 +177,7 @@ pub(crate) async fn list_tools(
         if let Some(headers) = headers {
             listing.keep_good_headers(headers).await;
         }
-        Ok(listing.finish())
+        Ok(listing.finish().checked_against(spec))
     };
     timeout(deadline, listing)
         .await

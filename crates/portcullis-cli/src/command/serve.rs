@@ -1,4 +1,8 @@
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use portcullis::{Catalog, Event, EventRecord, EventStream, ReloadOutcome, ServerId, ServerState};
 use portcullis_gateway::{GatewayOptions, serve};
@@ -28,20 +32,22 @@ pub(crate) async fn run(arguments: ServeArguments) -> ExitStatus {
     .await
 }
 
-/// Says what a person has to know while a client has the output: which servers are not to be had, and what becomes of
-/// edits of the folder of policies. With `PORTCULLIS_LOG=portcullis=debug` all that happens, each event as it is.
+/// Says what a person has to know while a client has the output: which servers are not to be had, what of their lists is
+/// not as the configuration or the protocol has it, and what becomes of edits of the folder of policies. With `PORTCULLIS_LOG=portcullis=debug` all that happens, each event as it is.
 async fn tell(mut events: EventStream, catalog: Arc<Catalog>) {
     let mut told = Told::default();
     // What failed before anybody listened.
     for (id, server) in catalog.servers() {
         told.state(id, server.state, &server.reason);
     }
+    told.reports(catalog.reports());
     while let Some(record) = events.next().await {
         log(&record);
         match &record.event {
             Event::ServerState {
                 server, to, reason, ..
             } => told.state(server, *to, reason),
+            Event::CatalogChanged { reports, .. } => told.reports(reports),
             Event::PolicyReload { .. } => tell_reload(&record.event),
             _ => {}
         }
@@ -50,25 +56,58 @@ async fn tell(mut events: EventStream, catalog: Arc<Catalog>) {
 
 /// How much of one server's trouble is shown.
 const MOST_CHARACTERS: usize = 1_000;
+/// How many reports are told in all: servers write them in part, and can list something else each time.
+const MOST_REPORTS: usize = 256;
 
-/// What was told last of each server that is not to be had. One that fails in the same way time and again is told of once:
-/// nobody may be reading.
+/// What was told already. Nobody may be reading, so what is the same time and again is told once.
 #[derive(Default)]
-struct Told(HashMap<ServerId, String>);
+struct Told {
+    /// What was told last of each server that is not to be had.
+    troubles: HashMap<ServerId, String>,
+    reports: HashSet<String>,
+}
 
 impl Told {
     fn state(&mut self, server: &ServerId, state: ServerState, reason: &str) {
         if state == ServerState::Ready {
-            self.0.remove(server);
+            self.troubles.remove(server);
         }
         if !is_trouble(state) {
             return;
         }
         let trouble = output::inline(&format!("{server}: {state}, {reason}"), MOST_CHARACTERS);
-        if self.0.get(server) != Some(&trouble) {
+        if self.troubles.get(server) != Some(&trouble) {
             output::note(&trouble);
-            self.0.insert(server.clone(), trouble);
+            self.troubles.insert(server.clone(), trouble);
         }
+    }
+
+    fn reports(&mut self, reports: &[String]) {
+        self.new_reports(reports)
+            .iter()
+            .for_each(|told| output::note(told));
+    }
+
+    /// What is to be told of `reports`.
+    fn new_reports(&mut self, reports: &[String]) -> Vec<String> {
+        let mut new = Vec::new();
+        for report in reports {
+            let left = MOST_REPORTS.saturating_sub(self.reports.len());
+            if left == 0 {
+                break;
+            }
+            let report = output::inline(report, MOST_CHARACTERS);
+            if self.reports.insert(report.clone()) {
+                new.push(report);
+                if left == 1 {
+                    new.push(
+                        "what else is to be said of tools is not shown; `portcullis tools` shows all"
+                            .to_owned(),
+                    );
+                }
+            }
+        }
+        new
     }
 }
 
@@ -122,4 +161,22 @@ fn status(refused: &[String]) -> ExitStatus {
         .iter()
         .for_each(|error| output::note(&output::safe(error)));
     ExitStatus::BadConfig
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_told_once_and_no_more_of_them_than_somebody_reads() {
+        let mut told = Told::default();
+        let reports =
+            |numbers: std::ops::Range<usize>| -> Vec<_> { numbers.map(|n| format!("s: {n}")).collect() };
+        assert_eq!(told.new_reports(&reports(0..2)), ["s: 0", "s: 1"]);
+        assert_eq!(told.new_reports(&reports(1..3)), ["s: 2"]);
+        let last = told.new_reports(&reports(0..MOST_REPORTS + 10));
+        assert_eq!(last.len(), MOST_REPORTS - 3 + 1);
+        assert!(last.last().unwrap().contains("`portcullis tools`"), "{last:?}");
+        assert_eq!(told.new_reports(&reports(0..MOST_REPORTS + 20)), [""; 0]);
+    }
 }

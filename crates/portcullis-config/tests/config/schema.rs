@@ -171,9 +171,9 @@ struct Server {
     enabled: Option<bool>,
     /// True keeps it from ever being started.
     disabled: Option<bool>,
-    /// Tools that are not offered.
+    /// Tools that are not offered, each by the server's own name for it; one that it does not list is told.
     disabled_tools: Option<Vec<String>>,
-    /// Tools that always ask a person.
+    /// Tools that always ask a person; the same holds for their names.
     disabled_auto_approve_tools: Option<Vec<String>>,
 }
 

@@ -97,7 +97,7 @@ impl Handshake {
                     let heard = link.complaint.last().filter(|heard| !reason.ends_with(heard));
                     ConnectError::List { reason, heard }
                 })?,
-            false => ToolList::default(),
+            false => ToolList::default().checked_against(self.upstream.spec()),
         };
         let peer = running.peer().clone();
         // Over HTTP a subscription is held even where it tells nothing: its end is what shows that the server is gone.

@@ -57,6 +57,25 @@ async fn a_result_with_a_long_string_is_whole() {
     connection.close().await.unwrap();
 }
 
+/// Who has no catalog is told by the connection, also where the server has no tools at all.
+#[tokio::test]
+async fn a_tool_that_is_disabled_and_not_there_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let bare = Script {
+        capabilities: Some(serde_json::json!({})),
+        ..Script::new("s")
+    };
+    for (mut spec, name) in [(spec(folder.path()), "0ff"), (scripted(&bare), "off")] {
+        spec.disabled_tools = [name.to_owned()].into();
+        let connection = connect(spec, options()).await.unwrap();
+        let told = format!(
+            "`disabledTools` names `{name}`, which the server does not offer: nothing is restricted by it"
+        );
+        assert_eq!(connection.reports(), [told]);
+        connection.close().await.unwrap();
+    }
+}
+
 /// The servers that noted themselves in `folder` are dead.
 async fn ended(folder: &Path) {
     all_gone(&pids(&folder.join("pids"))).await;
