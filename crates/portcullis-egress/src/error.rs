@@ -213,6 +213,35 @@ impl EgressError {
         }
     }
 
+    /// True where the same request fails in the same way, as long as the configuration and, behind a redirect, the server
+    /// stay as they are: to try again is of no use. False for what may pass.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Refused(_)
+            | Self::Header { .. }
+            | Self::NoRoots { .. }
+            | Self::Proxy(_)
+            | Self::ProxyLogin { .. }
+            | Self::Setup { .. }
+            | Self::Moved { .. }
+            | Self::Redirect { .. }
+            | Self::TooManyRedirects { .. } => true,
+            Self::AfterRedirect { source, .. } => source.is_lasting(),
+            Self::Resolve { .. }
+            | Self::Connect { .. }
+            | Self::Exchange { .. }
+            | Self::FirstByte { .. }
+            | Self::Idle { .. }
+            | Self::Total { .. }
+            | Self::HeadersTooLarge { .. }
+            | Self::BodyTooLarge { .. }
+            | Self::DecodedTooLarge { .. }
+            | Self::UnknownEncoding { .. }
+            | Self::Encoding { .. } => false,
+        }
+    }
+
     /// The error with its causes, in one line.
     #[must_use]
     pub fn chain(&self) -> String {

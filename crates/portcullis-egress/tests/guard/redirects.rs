@@ -157,6 +157,7 @@ async fn a_redirect_that_no_rule_allows_connects_to_nobody() {
         let error = answer.unwrap_err();
         assert!(error.refusal().is_some(), "{location}: {error:?}");
         assert!(!error.is_not_sent(), "the first host has seen the request");
+        assert!(error.is_lasting(), "it will redirect there again: {error:?}");
         assert!(!format!("{error:?} {error}").contains(SECRET));
     }
     assert_eq!(trap.connections().await, 0);

@@ -97,6 +97,7 @@ pub(super) struct Back {
 pub(crate) struct GuardedError {
     told: String,
     is_not_sent: bool,
+    is_lasting: bool,
 }
 
 impl fmt::Display for GuardedError {
@@ -111,6 +112,11 @@ impl GuardedError {
     /// True where the connection was never made, so nothing of the request can have reached anyone.
     pub(crate) fn is_not_sent(&self) -> bool {
         self.is_not_sent
+    }
+
+    /// True where to try again is of no use.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.is_lasting
     }
 }
 
@@ -159,6 +165,7 @@ impl GuardedHttp {
     pub(super) fn failed(&self, error: EgressError) -> GuardedError {
         GuardedError {
             is_not_sent: error.is_not_sent(),
+            is_lasting: error.is_lasting(),
             told: error.told(&|said| self.shown(said)),
         }
     }

@@ -109,8 +109,8 @@ impl GuardedHttp {
             self.standing_failed(&why);
         }
         match broken {
-            // Where the rules refuse the address that the server has by now, they will again.
-            Some(broken) if error.is_not_sent() => self.given_up(broken, why),
+            // Where the rules refuse the address that the server has by now, or redirects to, they will again.
+            Some(broken) if error.is_not_sent() || error.is_lasting() => self.given_up(broken, why),
             _ => StreamableHttpError::Client(error),
         }
     }

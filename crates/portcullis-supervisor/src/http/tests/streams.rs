@@ -117,6 +117,38 @@ async fn a_stream_that_may_not_go_on_ends_its_call_at_once() {
     }
 }
 
+/// Nor where the rules keep it from going on: neither place is one that they allow.
+#[tokio::test]
+async fn a_stream_that_the_rules_keep_from_going_on_ends_its_call_at_once() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let elsewhere = format!("http://{}/mcp", elsewhere.local_addr().unwrap());
+    for (location, told) in [
+        (elsewhere.as_str(), "is not allowed"),
+        ("ftp://127.0.0.1/", "ftp"),
+        ("/mcp", "redirects again after"),
+    ] {
+        let header = format!("location: {location}");
+        let server = Server::new(move |request| {
+            if request.contains(r#""method":"tools/call""#) {
+                return reply("200 OK", EVENTS, b"id: 7\nretry: 10\ndata:\n\n");
+            }
+            if request.starts_with("GET") && header_of(request, "last-event-id").is_some() {
+                return reply("307 Temporary Redirect", &header, b"");
+            }
+            legacy(request)
+        })
+        .await;
+        let mut hub = Hub::patient(server.spec(), Protocol::Initialize, |_| {}).await;
+        hub.state("ready").await;
+        let fault = timeout(WAIT, hub.call("{}")).await.unwrap().unwrap_err();
+        assert!(
+            matches!(&fault, CallFault::OutcomeUnknown { reason } if reason.contains(told)),
+            "{location}: {fault:?}"
+        );
+        assert_eq!(calls(&server), 1);
+    }
+}
+
 /// A client whose request 7 has a stream that broke off after its event `a`, of a server that answers whoever would go on
 /// with `answer` and neither says more nor closes; and how it goes on.
 async fn broken_off(
