@@ -7,6 +7,7 @@
 mod client;
 mod complaint;
 mod connect;
+mod event_id;
 mod events;
 mod get;
 mod messages;

@@ -10,6 +10,7 @@ use sse_stream::Sse;
 
 use super::{
     client::{Back, EVENT_STREAM, Failure, GuardedError, GuardedHttp, header_text, is_media_type},
+    event_id::EventId,
     outstanding::BrokenOff,
     stream::StreamOf,
 };
@@ -20,6 +21,9 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// How long after the stream of an answer was gone on with it is gone on with again.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// The one failure after which the SDK neither tries again nor takes the credentials for wrong.
+const NOT_AGAIN: Failure = StreamableHttpError::ServerDoesNotSupportSse;
+
 impl GuardedHttp {
     /// Opens a stream, or goes on with one after its last event.
     pub(super) async fn get(
@@ -28,9 +32,18 @@ impl GuardedHttp {
         last_event_id: Option<String>,
         most_bytes: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        let broken = last_event_id
-            .as_deref()
-            .and_then(|event| self.outstanding.broken_off_at(event));
+        let last_event = last_event_id.map(EventId::from_sdk);
+        let broken = match last_event.as_ref().and_then(|event| event.asked.as_ref()) {
+            Some(asked) => match self.outstanding.broken_off(asked) {
+                Some(broken) => Some(broken),
+                // It is over, and its stream is none that stands while nobody calls.
+                None => {
+                    self.outstanding.arrived(asked).await;
+                    return Err(NOT_AGAIN);
+                }
+            },
+            None => None,
+        };
         match &broken {
             Some(broken) if broken.left == Some(Duration::ZERO) => {
                 return Err(self.given_up(broken, "nobody waits for its reply any more".to_owned()));
@@ -48,7 +61,7 @@ impl GuardedHttp {
         request
             .headers
             .insert(header::ACCEPT, HeaderValue::from_static(EVENT_STREAM));
-        if let Some(id) = last_event_id {
+        if let Some(EventId { id, .. }) = last_event {
             let id = HeaderValue::from_bytes(id.as_bytes()).map_err(|_| {
                 StreamableHttpError::UnexpectedServerResponse(Cow::from(
                     "the id of the last event is no header",
@@ -122,8 +135,7 @@ impl GuardedHttp {
         {
             ticket.fail(WireFault::Closed(why));
         }
-        // The one failure after which the SDK neither tries again nor takes the credentials for wrong.
-        StreamableHttpError::ServerDoesNotSupportSse
+        NOT_AGAIN
     }
 }
 

@@ -60,8 +60,6 @@ pub(crate) struct Waiting {
     pub(crate) raw_result: bool,
     /// It waits for as long as the connection stands.
     pub(crate) subscribes: bool,
-    /// The last event of the stream that answers it, where that has an id.
-    pub(crate) last_event: Option<String>,
     /// That stream broke off, and was gone on with.
     pub(crate) goes_on: bool,
     /// What its caller is told through.
@@ -133,7 +131,6 @@ impl Outstanding {
                 let waiting = Waiting {
                     raw_result: is_raw(&request.request),
                     subscribes,
-                    last_event: None,
                     goes_on: false,
                     ticket: ticket(message).cloned(),
                     until: match ticket(message) {
@@ -243,19 +240,10 @@ impl Outstanding {
             .map(|(_, waiting)| waiting.clone())
     }
 
-    /// The stream that answers a request came to this event.
-    pub(crate) fn at_event(&self, asked: &RequestId, event: &str) {
+    /// The request `asked`, whose stream broke off and is to be gone on with; `None` where it is over.
+    pub(crate) fn broken_off(&self, asked: &RequestId) -> Option<BrokenOff> {
         let mut all = self.lock();
-        if let Some((_, waiting)) = all.waiting.iter_mut().rfind(|(found, _)| found == asked) {
-            waiting.last_event = Some(event.to_owned());
-        }
-    }
-
-    /// The request whose stream broke off after this event, and is to be gone on with.
-    pub(crate) fn broken_off_at(&self, event: &str) -> Option<BrokenOff> {
-        let mut all = self.lock();
-        let mut all = all.waiting.iter_mut();
-        let (id, waiting) = all.rfind(|(_, waiting)| waiting.last_event.as_deref() == Some(event))?;
+        let (id, waiting) = all.waiting.iter_mut().rfind(|(found, _)| found == asked)?;
         Some(BrokenOff {
             id: id.clone(),
             again: mem::replace(&mut waiting.goes_on, true),

@@ -12,6 +12,7 @@ use tokio::{task::consume_budget, time::Instant};
 
 use super::{
     client::{Back, GuardedHttp},
+    event_id::EventId,
     events::{Event, EventParser, EventSink, EventTooLarge},
     messages::{Message, Messages, PIECE_BYTES, Refused},
     outstanding::OnItsWay,
@@ -152,9 +153,6 @@ impl Events {
             self.on_their_way.clear();
             if let Some((event, messages)) = self.received.events.pop_front() {
                 self.resumable |= event.id.is_some();
-                if let (Some(asked), Some(id)) = (&self.asked, &event.id) {
-                    self.client.outstanding.at_event(asked, id);
-                }
                 self.ready = self.rewrite(event, messages).await;
                 self.ready.reverse();
                 continue;
@@ -236,7 +234,8 @@ impl Events {
             rewritten.push(Sse::default());
         }
         if let Some(last) = rewritten.last_mut() {
-            last.id = event.id;
+            let asked = self.asked.clone();
+            last.id = event.id.map(|id| EventId { asked, id }.to_sdk());
             last.retry = event.retry.map(|wait_ms| wait_ms.min(MOST_RETRY_MS));
         }
         rewritten

@@ -583,26 +583,6 @@ async fn a_server_whose_address_is_allowed_no_more_is_not_ready() {
     assert!(client.terms.complaint.last().unwrap().contains("`10.0.0.9`"));
 }
 
-/// A call whose stream was to go on there hears so at once.
-#[tokio::test]
-async fn a_stream_does_not_go_on_at_an_address_that_is_allowed_no_more() {
-    let (client, url) = by_name("127.0.0.1:9".parse().unwrap(), &[Some("10.0.0.9")]);
-    let ticket = Arc::new(Ticket::default());
-    client.outstanding.note(&call(&ticket));
-    client.outstanding.at_event(&RequestId::Number(7), "a");
-    let go_on = client.get_stream(url.as_str().into(), None, Some("a".into()), None, HashMap::new());
-    let over = go_on.await.err();
-    assert!(
-        matches!(over, Some(StreamableHttpError::ServerDoesNotSupportSse)),
-        "{over:?}"
-    );
-    let fault = ticket.fault();
-    assert!(
-        matches!(fault, Some(WireFault::Closed(why)) if why.contains("`10.0.0.9`")),
-        "{fault:?}"
-    );
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_was_not_sent_is_sent_once_more_after_a_moment_and_then_the_server_is_gone() {
     let server = Server::new(|_| reply("200 OK", JSON, br#"{"jsonrpc":"2.0","id":7,"result":{}}"#)).await;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::{FutureExt, poll};
 use portcullis_config::Protocol;
+use portcullis_wire::Id;
 use rmcp::model::{
     InitializedNotification, SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
 };
@@ -13,7 +14,10 @@ use tokio::{
 };
 
 use super::{
-    super::client::Back,
+    super::{
+        client::{Back, GuardedError},
+        event_id::EventId,
+    },
     supervised::{Hub, WAIT, header_of, id_of},
     *,
 };
@@ -149,6 +153,34 @@ async fn a_stream_that_the_rules_keep_from_going_on_ends_its_call_at_once() {
     }
 }
 
+/// Nor where the name of its address leads elsewhere by now.
+#[tokio::test]
+async fn a_stream_does_not_go_on_at_an_address_that_is_allowed_no_more() {
+    let (client, url) = by_name("127.0.0.1:9".parse().unwrap(), &[Some("10.0.0.9")]);
+    let ticket = Arc::new(Ticket::default());
+    client.outstanding.note(&call(&ticket));
+    let go_on = client.get_stream(url.as_str().into(), None, Some(event_of(7)), None, HashMap::new());
+    let over = go_on.await.err();
+    assert!(
+        matches!(over, Some(StreamableHttpError::ServerDoesNotSupportSse)),
+        "{over:?}"
+    );
+    let fault = ticket.fault();
+    assert!(
+        matches!(fault, Some(WireFault::Closed(why)) if why.contains("`10.0.0.9`")),
+        "{fault:?}"
+    );
+}
+
+/// What the SDK goes on with where the stream of the request `id` broke off after its event `a`.
+fn event_of(id: i64) -> String {
+    let event = EventId {
+        asked: Some(RequestId::Number(id)),
+        id: "a".to_owned(),
+    };
+    event.to_sdk()
+}
+
 /// A client whose request 7 has a stream that broke off after its event `a`, of a server that answers whoever would go on
 /// with `answer` and neither says more nor closes; and how it goes on.
 async fn broken_off(
@@ -171,7 +203,6 @@ async fn broken_off(
     let terms = HttpTerms { patience, ..terms() };
     let client = http_client(&spec, &NoEnvironment, terms).unwrap();
     client.outstanding.note(message);
-    client.outstanding.at_event(&RequestId::Number(7), "a");
     (client, spec.url.as_str().into())
 }
 
@@ -184,7 +215,7 @@ async fn a_stream_that_breaks_off_again_and_again_is_gone_on_with_after_a_pause(
     let mut pauses = Vec::new();
     for _ in 0..4 {
         let began = Instant::now();
-        let stream = client.get_stream(Arc::clone(&uri), None, Some("a".into()), None, HashMap::new());
+        let stream = client.get_stream(Arc::clone(&uri), None, Some(event_of(7)), None, HashMap::new());
         let events: Vec<_> = stream.await.unwrap().collect().await;
         assert!(events.last().unwrap().is_err());
         pauses.push(began.elapsed());
@@ -262,7 +293,7 @@ async fn a_stream_goes_on_for_as_long_as_somebody_may_wait() {
     let message = ClientJsonRpcMessage::request(list, RequestId::Number(7));
     let (patience, sent) = (Duration::from_millis(300), Instant::now());
     let (client, uri) = broken_off(&message, patience, SILENT).await;
-    let go_on = || client.get_stream(Arc::clone(&uri), None, Some("a".into()), None, HashMap::new());
+    let go_on = || client.get_stream(Arc::clone(&uri), None, Some(event_of(7)), None, HashMap::new());
     let events = go_on().await.unwrap();
     let events: Vec<_> = timeout(WAIT, events.collect()).await.unwrap();
     assert!(events.iter().all(Result::is_err) && sent.elapsed() >= patience);
@@ -272,6 +303,68 @@ async fn a_stream_goes_on_for_as_long_as_somebody_may_wait() {
         "{over:?}"
     );
     assert!(client.outstanding.waiting(&RequestId::Number(7)).is_none());
+}
+
+/// Servers that count the events of each stream anew give several of them one id: each goes on, or ends, by itself.
+#[tokio::test]
+async fn streams_whose_events_have_one_id_are_told_apart() {
+    let server = Server::new(|request| {
+        assert_eq!(header_of(request, "last-event-id"), Some("a"));
+        match header_of(request, "mcp-session-id") {
+            Some("gone") => reply("404 Not Found", JSON, b""),
+            _ => reply("200 OK", EVENTS, b": working\n\n"),
+        }
+    })
+    .await;
+    let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
+    let uri: Arc<str> = server.spec().url.as_str().into();
+    let [waits, left] = [(); 2].map(|()| Arc::new(Ticket::default()));
+    for (id, ticket) in [(7, &waits), (8, &left)] {
+        let ClientJsonRpcMessage::Request(mut request) = call(ticket) else {
+            panic!("a call is a request")
+        };
+        request.id = RequestId::Number(id);
+        client.outstanding.note(&ClientJsonRpcMessage::Request(request));
+    }
+    left.give_up();
+    let go_on = async |event: String, session: Option<&str>| {
+        let session = session.map(Arc::from);
+        let stream = client.get_stream(Arc::clone(&uri), session, Some(event), None, HashMap::new());
+        stream.await.err()
+    };
+    assert!(go_on(event_of(7), None).await.is_none());
+    assert!(is_not_again(go_on(event_of(8), None).await));
+    assert_eq!(server.seen().len(), 1, "nobody waits for the other one");
+    // One that answers no request takes none of them along.
+    let standing = EventId {
+        asked: None,
+        id: "a".to_owned(),
+    };
+    assert!(!is_not_again(go_on(standing.to_sdk(), Some("gone")).await));
+    assert!(client.outstanding.waiting(&RequestId::Number(7)).is_some() && waits.fault().is_none());
+    assert!(is_not_again(go_on(event_of(7), Some("gone")).await));
+    assert!(waits.fault().is_some());
+}
+
+fn is_not_again(failure: Option<StreamableHttpError<GuardedError>>) -> bool {
+    matches!(failure, Some(StreamableHttpError::ServerDoesNotSupportSse))
+}
+
+/// Nobody is asked to go on with the stream of a request that is over; where its reply is still on its way, that is heard
+/// first.
+#[tokio::test]
+async fn the_stream_of_a_request_that_is_over_is_not_gone_on_with() {
+    let server = Server::new(|_| reply("200 OK", EVENTS, b"")).await;
+    let client = http_client(&server.spec(), &NoEnvironment, terms()).unwrap();
+    let uri: Arc<str> = server.spec().url.as_str().into();
+    client.outstanding.note(&call(&Arc::default()));
+    let (_, _, on_its_way) = client.outstanding.claim(&Id::Number(7)).unwrap();
+    let go_on = client.get_stream(uri, None, Some(event_of(7)), None, HashMap::new());
+    let mut go_on = std::pin::pin!(go_on);
+    assert!(poll!(go_on.as_mut()).is_pending());
+    drop(on_its_way);
+    assert!(is_not_again(timeout(WAIT, go_on).await.unwrap().err()));
+    assert!(server.seen().is_empty());
 }
 
 /// Of a request that is answered on another stream, the SDK hears the answer first and then that its own stream, or its
