@@ -14,7 +14,6 @@
 use std::{
     error::Error,
     fs::{self, File},
-    hash::{DefaultHasher, Hash as _, Hasher},
     io::{self, Read},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -24,8 +23,10 @@ use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 use portcullis_blobs::{BlobStore, Bytes, Durability, FsOptions, FsStore, Hash};
 use tokio::task::spawn_blocking;
 
+mod figures;
 mod rivals;
 
+use figures::{Times, row, turns};
 use rivals::{Cacache, Git, plain_write};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -330,18 +331,6 @@ fn rounds_of(size: usize) -> usize {
     if size <= MIB { ROUNDS_SMALL } else { ROUNDS }
 }
 
-/// In which order so many take their turns in a round: by chance, the same in each run, so that everyone comes after everyone
-/// now and then. What was done just before can make a difference of a third.
-fn turns<const N: usize>(round: usize) -> Vec<usize> {
-    let mut turns: Vec<usize> = (0..N).collect();
-    turns.sort_by_cached_key(|turn| {
-        let mut hasher = DefaultHasher::new();
-        (round, turn).hash(&mut hasher);
-        hasher.finish()
-    });
-    turns
-}
-
 /// Noise, different in each round, so that nothing exists and nothing compresses away.
 fn content(size: usize, round: usize) -> Bytes {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ (round as u64 + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
@@ -366,39 +355,4 @@ fn peak_kib() -> Result<u64> {
         .ok_or("the peak of memory is not told here")?
         .trim()
         .parse()?)
-}
-
-struct Times<const N: usize>([Vec<Duration>; N]);
-
-impl<const N: usize> Default for Times<N> {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Vec::new()))
-    }
-}
-
-impl<const N: usize> Times<N> {
-    fn add(&mut self, at: usize, time: Duration) {
-        if let Some(times) = self.0.get_mut(at) {
-            times.push(time);
-        }
-    }
-
-    fn medians(self) -> [Duration; N] {
-        self.0.map(|mut times| {
-            times.sort_unstable();
-            times.get(times.len() / 2).copied().unwrap_or_default()
-        })
-    }
-}
-
-fn row(name: &str, time: Duration, over: Option<Duration>, target: &str) {
-    let ratio = over.map_or(String::new(), |over| {
-        format!("{:>7.2} x", time.as_secs_f64() / over.as_secs_f64())
-    });
-    let target = if target.is_empty() {
-        String::new()
-    } else {
-        format!("  (target {target})")
-    };
-    println!("  {name:<26}{time:>10.2?} {ratio}{target}");
 }

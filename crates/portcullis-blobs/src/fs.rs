@@ -33,6 +33,11 @@ use crate::{
 
 mod folder;
 
+mod stat;
+
+#[cfg(target_os = "linux")]
+mod file_system;
+
 mod hash;
 
 mod helper;

@@ -1,3 +1,5 @@
+mod writer;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
@@ -21,6 +23,7 @@ use crate::{
     Stored, Tag, TagName,
     usage::{Amount, Reservation, Usage},
 };
+use writer::{MemWriter, as_it_is};
 
 /// A store in memory: for tests, and for hosts that keep nothing. The one to read first.
 ///
@@ -221,12 +224,7 @@ impl BlobStore for MemStore {
     }
 
     fn writer(&self) -> Result<Box<dyn BlobWriter>, BlobError> {
-        Ok(Box::new(MemWriter {
-            session: Arc::clone(&self.session),
-            room: self.inner.usage.reservation(),
-            content: Vec::new(),
-            is_broken: false,
-        }))
+        Ok(Box::new(MemWriter::of(&self.session)))
     }
 
     fn get(&self, blob: BlobRef) -> BoxFuture<'_, Result<Bytes, BlobError>> {
@@ -318,71 +316,6 @@ impl BlobStore for MemStore {
 
     fn session(&self) -> Arc<dyn BlobStore> {
         Arc::new(Self::on(Arc::clone(&self.inner)))
-    }
-}
-
-/// Content that is being written.
-struct MemWriter {
-    session: Arc<Session>,
-    room: Reservation,
-    content: Vec<u8>,
-    /// A write failed, so that some of it is missing.
-    is_broken: bool,
-}
-
-impl BlobWriter for MemWriter {
-    fn write(&mut self, piece: &[u8]) -> Result<(), BlobError> {
-        if std::mem::replace(&mut self.is_broken, true) {
-            return Err(BlobError::broken_writer());
-        }
-        self.room.grow(piece.len() as u64)?;
-        self.content.extend_from_slice(piece);
-        self.is_broken = false;
-        Ok(())
-    }
-
-    fn size_bytes(&self) -> u64 {
-        self.content.len() as u64
-    }
-
-    fn blob(&self) -> BlobRef {
-        BlobRef(Hash::of(&self.content))
-    }
-
-    fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<usize, BlobError> {
-        let rest = usize::try_from(at).ok().and_then(|at| self.content.get(at..));
-        let mut rest = rest.unwrap_or_default();
-        // Reading from memory does not fail.
-        Ok(std::io::Read::read(&mut rest, buffer).unwrap_or(0))
-    }
-
-    fn publish(self: Box<Self>) -> Result<Stored, BlobError> {
-        let Self {
-            session,
-            room,
-            content,
-            is_broken,
-        } = *self;
-        if is_broken {
-            return Err(BlobError::broken_writer());
-        }
-        session
-            .inner
-            .insert(session.number, as_it_is(content), Some(room))
-    }
-}
-
-/// What may have grown piece by piece, without the room for as much again that it may have.
-fn as_it_is(mut content: Vec<u8>) -> Bytes {
-    content.shrink_to_fit();
-    content.into()
-}
-
-impl fmt::Debug for MemWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemWriter")
-            .field("size_bytes", &self.content.len())
-            .finish_non_exhaustive()
     }
 }
 

@@ -12,10 +12,10 @@ use portcullis_types::{BlobRef, Hash};
 use tokio::time::Instant;
 
 use super::{
-    folder::{is_file, is_folder, is_own, is_private, others_may_write, size_bytes},
     hash::HELPED_BYTES,
     layout,
     shelf::{Shelf, fan_out},
+    stat::{is_file, is_folder, is_own, is_private, others_may_write, size_bytes},
     whole::{Wait, Whole, fill},
 };
 

@@ -4,12 +4,14 @@ use std::{fs::File, os::fd::OwnedFd, path::Path, time::Duration};
 
 use rustix::{
     fs::{
-        AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatVfsMountFlags, Timespec,
-        Timestamps, UTIME_NOW, UTIME_OMIT,
+        AtFlags, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatVfsMountFlags, Timespec, Timestamps,
+        UTIME_NOW, UTIME_OMIT,
     },
     io::{Errno, Result},
 };
 
+#[cfg(target_os = "linux")]
+use super::file_system;
 use super::steps::{Step, happened, inode};
 
 /// An open folder. Names given to its methods are single names, never paths, but where it says so.
@@ -220,7 +222,7 @@ impl Folder {
     /// Whether other machines may have this folder, too, and know nothing of its locks; also where it cannot be told.
     fn is_of_several_machines(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return rustix::fs::fstatfs(&self.0).map_or(true, |found| has_local_locks(found.f_type));
+        return rustix::fs::fstatfs(&self.0).map_or(true, |found| file_system::has_local_locks(found.f_type));
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -228,7 +230,7 @@ impl Folder {
     /// Whether it lies on a file system that asks nobody else, and tells what of a file is in memory.
     pub(crate) fn tells_what_is_at_hand(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return rustix::fs::fstatfs(&self.0).is_ok_and(|found| has_nowait(found.f_type));
+        return rustix::fs::fstatfs(&self.0).is_ok_and(|found| file_system::has_nowait(found.f_type));
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -305,69 +307,6 @@ impl Folder {
     }
 }
 
-/// Whether this is a plain file.
-pub(crate) fn is_file(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-}
-
-/// Whether this is a folder.
-pub(crate) fn is_folder(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-}
-
-/// The size in bytes.
-pub(crate) fn size_bytes(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_size).unwrap_or(0)
-}
-
-/// When it was last written, in milliseconds since the Unix epoch.
-pub(crate) fn modified_ms(stat: &Stat) -> i64 {
-    let nanos = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
-    i64::try_from(nanos / 1_000_000).unwrap_or(i64::MAX)
-}
-
-/// Whether it belongs to this user.
-pub(crate) fn is_own(stat: &Stat) -> bool {
-    stat.st_uid == rustix::process::geteuid().as_raw()
-}
-
-/// Whether others than its owner may write to it.
-pub(crate) fn others_may_write(stat: &Stat) -> bool {
-    Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
-}
-
-/// Whether only this user can have written it: ours, and nobody else has a right to it.
-pub(crate) fn is_private(stat: &Stat) -> bool {
-    is_own(stat) && !Mode::from_raw_mode(stat.st_mode).intersects(Mode::RWXG | Mode::RWXO)
-}
-
-/// Whether a file system of this type (`statfs(2)`) is one of several machines of which the kernel locks folders here
-/// alone. NFS and SMB have locks for files only.
-#[cfg(target_os = "linux")]
-fn has_local_locks(file_system: rustix::fs::FsWord) -> bool {
-    const NFS: u32 = 0x6969;
-    const CIFS: u32 = 0xFF53_4D42;
-    const SMB2: u32 = 0xFE53_4D42;
-    is_one_of(file_system, [NFS, CIFS, SMB2])
-}
-
-/// Whether a file system of this type (`statfs(2)`) lies on this machine and knows `RWF_NOWAIT` (`preadv2(2)`).
-#[cfg(target_os = "linux")]
-fn has_nowait(file_system: rustix::fs::FsWord) -> bool {
-    const EXT: u32 = 0xEF53;
-    const XFS: u32 = 0x5846_5342;
-    const BTRFS: u32 = 0x9123_683E;
-    is_one_of(file_system, [EXT, XFS, BTRFS])
-}
-
-/// Where its word is a short one it may have a sign.
-#[cfg(target_os = "linux")]
-fn is_one_of(file_system: rustix::fs::FsWord, known: [u32; 3]) -> bool {
-    known
-        .map(|known| known as rustix::fs::FsWord)
-        .contains(&file_system)
-}
-
 fn create_private(path: &Path) -> Result<()> {
     rustix::fs::mkdir(path, FOLDER_MODE)?;
     // The umask may have taken even the owner's bits.
@@ -384,33 +323,6 @@ mod tests {
         let mut text = String::new();
         folder.file(name).unwrap().0.read_to_string(&mut text).unwrap();
         text
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn file_systems_are_known_by_their_number() {
-        let check = |number: u32, is_of_several_machines: bool, is_nowait: bool| {
-            let number = number as rustix::fs::FsWord;
-            assert_eq!(has_local_locks(number), is_of_several_machines, "{number:x}");
-            assert_eq!(has_nowait(number), is_nowait, "{number:x}");
-        };
-        check(u32::try_from(rustix::fs::NFS_SUPER_MAGIC).unwrap(), true, false);
-        // SMB, in two versions.
-        check(0xFF53_4D42, true, false);
-        check(0xFE53_4D42, true, false);
-        // ext4, XFS, Btrfs.
-        check(0xEF53, false, true);
-        check(0x5846_5342, false, true);
-        check(0x9123_683E, false, true);
-        // tmpfs, overlayfs, FUSE.
-        check(0x0102_1994, false, false);
-        check(0x794C_7630, false, false);
-        check(0x6573_5546, false, false);
-
-        let parent = tempfile::tempdir().unwrap();
-        let folder = Folder::open(parent.path()).unwrap();
-        let found = rustix::fs::statfs(parent.path()).unwrap().f_type;
-        assert_eq!(folder.tells_what_is_at_hand(), has_nowait(found));
     }
 
     #[test]

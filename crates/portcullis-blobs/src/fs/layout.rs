@@ -9,7 +9,8 @@ use std::{
 use rustix::{fs::Stat, io::Errno};
 
 use super::{
-    folder::{Folder, is_file, is_own, others_may_write, size_bytes},
+    folder::Folder,
+    stat::{is_file, is_own, others_may_write, size_bytes},
     temp::{self, TempFile},
 };
 use crate::BlobError;

@@ -12,9 +12,9 @@ use portcullis_types::{BlobRef, Hash};
 use rustix::{fs::Stat, io::Errno};
 
 use super::{
-    folder::{is_file, size_bytes},
     hash::HELPED_BYTES,
     shelf::Shelf,
+    stat::{is_file, size_bytes},
     steps::opened,
     whole::{self, Wait, Whole},
 };

@@ -14,9 +14,10 @@ use portcullis_types::{BlobRef, Hash};
 use rustix::io::Errno;
 
 use super::{
-    folder::{Folder, is_file},
+    folder::Folder,
     layout,
     shelf::Shelf,
+    stat::is_file,
     temp::{self, TempFile},
 };
 use crate::BlobError;

@@ -17,11 +17,12 @@ use super::{
     Durability, FsOptions,
     buffers::Buffers,
     commit::Committer,
-    folder::{Folder, LOCK_TRIES, Lock, is_file, is_folder, is_private, size_bytes},
+    folder::{Folder, LOCK_TRIES, Lock},
     helper::Helpers,
     layout,
     reading::is_lost,
     recent::Recent,
+    stat::{is_file, is_folder, is_private, size_bytes},
     temp::{self, TempFile, random_name},
 };
 use crate::{BlobError, usage::Usage};

@@ -11,10 +11,11 @@ use portcullis_types::BlobRef;
 use rustix::io::Errno;
 
 use super::{
-    folder::{Folder, Lock, is_file, modified_ms, size_bytes},
+    folder::{Folder, Lock},
     layout,
     session::Holdings,
     shelf::Shelf,
+    stat::{is_file, modified_ms, size_bytes},
     steps::{Step::Chosen, happened},
     temp,
 };

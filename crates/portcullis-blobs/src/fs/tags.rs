@@ -10,9 +10,10 @@ use portcullis_types::BlobRef;
 use rustix::io::Errno;
 
 use super::{
-    folder::{Folder, Lock, is_file},
+    folder::{Folder, Lock},
     layout,
     shelf::{Shelf, fan_out},
+    stat::is_file,
 };
 use crate::{BlobError, Tag, TagName};
 

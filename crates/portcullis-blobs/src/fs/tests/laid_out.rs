@@ -331,9 +331,9 @@ fn what_is_private_belongs_to_this_user_and_nobody_else_has_a_right_to_it() {
         stat.st_uid += uid;
         stat.st_mode = mode;
         let told = [
-            folder::is_own(&stat),
-            folder::others_may_write(&stat),
-            folder::is_private(&stat),
+            stat::is_own(&stat),
+            stat::others_may_write(&stat),
+            stat::is_private(&stat),
         ];
         assert_eq!(told, expected, "{uid} {mode:o}");
     };
