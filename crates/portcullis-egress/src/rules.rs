@@ -1,12 +1,17 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use portcullis_types::{EgressRule, HostPattern};
-use url::{Host, Url};
+use url::Url;
 
 use crate::{
     Refusal,
     address::{Named, check_address, literal_line},
 };
+
+mod normal;
+
+use normal::{HostText, ascii_name, check_literal, has_tricks, normal_host, normal_prefix};
+pub(crate) use normal::{shown_path, target};
 
 /// Where one server may connect. Without a rule: nowhere.
 ///
@@ -321,99 +326,6 @@ impl Nearest {
             }
         }
     }
-}
-
-enum HostText {
-    Name(String),
-    Literal(IpAddr),
-}
-
-impl HostText {
-    fn text(&self) -> String {
-        match self {
-            Self::Name(name) => name.clone(),
-            Self::Literal(address) => address.to_string(),
-        }
-    }
-}
-
-/// `scheme://host:port`: all of a URL that may be shown.
-pub(crate) fn target(url: &Url) -> String {
-    let host = url.host_str().unwrap_or("");
-    match url.port_or_known_default() {
-        Some(port) => format!("{}://{host}:{port}", url.scheme()),
-        None => format!("{}://{host}", url.scheme()),
-    }
-}
-
-/// The path of a URL for a message to a person. Some servers have a key in it: what nobody would type is left out.
-pub(crate) fn shown_path(url: &Url) -> String {
-    const LONGEST: usize = 16;
-    let word = |part: &str| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || b"-_.".contains(&byte);
-        part.len() <= LONGEST || part.bytes().all(plain)
-    };
-    let parts = url
-        .path()
-        .split('/')
-        .map(|part| if word(part) { part } else { "…" });
-    parts.collect::<Vec<_>>().join("/")
-}
-
-fn check_literal(host: &HostText, port: u16, rule: &EgressRule) -> Result<(), Refusal> {
-    match host {
-        HostText::Literal(address) => check_address(*address, port, rule),
-        HostText::Name(_) => Ok(()),
-    }
-}
-
-/// The host of a URL, one trailing dot aside; `None` where a label is empty.
-fn normal_host(url: &Url) -> Option<HostText> {
-    match url.host()? {
-        Host::Ipv4(address) => Some(HostText::Literal(address.into())),
-        Host::Ipv6(address) => Some(HostText::Literal(address.into())),
-        Host::Domain(name) => {
-            let name = name.strip_suffix('.').unwrap_or(name);
-            let whole = !name.is_empty() && name.split('.').all(|label| !label.is_empty());
-            whole.then(|| HostText::Name(name.to_ascii_lowercase()))
-        }
-    }
-}
-
-/// A rule's name in the form that URLs have.
-fn ascii_name(host: &str) -> Option<String> {
-    match Host::parse(host) {
-        Ok(Host::Domain(name)) => {
-            Some(name.strip_suffix('.').unwrap_or(&name).to_owned()).filter(|n| !n.is_empty())
-        }
-        _ => None,
-    }
-}
-
-/// A rule's path prefix in the form that URLs have; `None` where it holds what no prefix should.
-fn normal_prefix(prefix: &str) -> Option<String> {
-    let dots = prefix
-        .split(['/', '\\'])
-        .any(|segment| matches!(segment, "." | ".."));
-    if dots || has_tricks(prefix) || prefix.contains(['?', '#', '\\']) || !prefix.starts_with('/') {
-        return None;
-    }
-    // Only the path is wanted; the host serves to have the standard's parser write it.
-    let mut url = Url::parse("http://prefix.invalid/").ok()?;
-    url.set_path(prefix);
-    Some(url.path().to_owned())
-}
-
-/// Whether a server that decodes once more than we do could read another path here.
-fn has_tricks(path: &str) -> bool {
-    let lower = path.to_ascii_lowercase();
-    ["%2e", "%2f", "%5c", "%25", "%00", "\\"]
-        .iter()
-        .any(|trick| lower.contains(trick))
-        || lower.split('/').any(|segment| {
-            // Some servers cut `..;x` at the semicolon.
-            matches!(segment.split(';').next(), Some("." | ".."))
-        })
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+mod parts;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -5,15 +7,15 @@ use std::{
     time::Duration,
 };
 
-use portcullis_blobs::{BlobError, BlobStore, FsOptions, FsStore, MemStore, TagName};
+use portcullis_blobs::{BlobStore, FsOptions, TagName};
 use portcullis_config::{
     Diagnostic, Document, Environment, HostEnvironment, Normalized, Options, ServerSpec, Settings, normalize,
 };
 use portcullis_egress::EgressRules;
-use portcullis_policy::{DecisionPoint, PolicyFile, Preset};
+use portcullis_policy::{PolicyFile, Preset};
 use portcullis_router::{
-    ApprovalHandler, BlobTag, Collector, ElicitationHandler, Keeping, PolicyFolder, Router, RouterError,
-    RouterOptions, ShapeOptions,
+    ApprovalHandler, BlobTag, Collector, ElicitationHandler, Keeping, Router, RouterError, RouterOptions,
+    ShapeOptions,
 };
 use portcullis_state::{FirstSight, State};
 use portcullis_supervisor::LifecycleOptions;
@@ -21,6 +23,7 @@ use portcullis_types::{AgentId, EgressRule, Tier};
 use tokio::task::spawn_blocking;
 
 use crate::{Hub, HubError, stored};
+use parts::{Kept, Policies, SharedEnvironment, Store};
 
 /// Everything that a [`Hub`] can be told before it starts. Each setting has a default that is safe: no policies
 /// deny all, no approval handler approves nothing, no elicitation handler declines all.
@@ -51,62 +54,6 @@ pub struct HubBuilder {
     approval_wait: Option<Duration>,
     approval_hold: Option<Duration>,
     egress: Option<Vec<EgressRule>>,
-}
-
-#[derive(Default)]
-enum Policies {
-    /// What the documents name, else none: all is denied.
-    #[default]
-    Documents,
-    Folder(PathBuf),
-    Files(Vec<PolicyFile>),
-    Preset(Preset),
-}
-
-impl Policies {
-    /// Loads them, from the folder that the documents name where nothing else is said.
-    fn load(
-        self,
-        named: Option<PathBuf>,
-        sealed: bool,
-        watched: bool,
-    ) -> Result<(DecisionPoint, Option<PolicyFolder>), HubError> {
-        Ok(match (self, named) {
-            (Self::Folder(folder), _) | (Self::Documents, Some(folder)) => {
-                let folder = PolicyFolder::new(folder).sealed(sealed).watched(watched);
-                (folder.load()?, Some(folder))
-            }
-            (Self::Files(files), _) => (DecisionPoint::load(&files)?, None),
-            (Self::Preset(preset), _) => (DecisionPoint::preset(preset)?, None),
-            (Self::Documents, None) => (DecisionPoint::deny_all(), None),
-        })
-    }
-}
-
-#[derive(Default)]
-enum Store {
-    #[default]
-    Memory,
-    Folder(PathBuf),
-    Given(Arc<dyn BlobStore>),
-}
-
-impl Store {
-    fn open(self, options: FsOptions) -> Result<Arc<dyn BlobStore>, BlobError> {
-        Ok(match self {
-            Self::Memory => Arc::new(MemStore::new(options.limits)),
-            Self::Folder(folder) => Arc::new(FsStore::open(&folder, options)?),
-            Self::Given(store) => store,
-        })
-    }
-}
-
-#[derive(Default)]
-enum Kept {
-    #[default]
-    Memory,
-    Folder(PathBuf),
-    Given(Arc<State>),
 }
 
 impl HubBuilder {
@@ -422,27 +369,6 @@ impl InCode {
 /// `folder` as a document means it: relative to the document's own folder.
 fn beside(document: &str, folder: &Path) -> PathBuf {
     Path::new(document).parent().unwrap_or(Path::new("")).join(folder)
-}
-
-/// The environment as the supervisor wants it.
-struct SharedEnvironment(Arc<dyn Environment + Send + Sync>);
-
-impl portcullis_config::Sources for SharedEnvironment {
-    fn variable(&self, name: &str) -> Option<String> {
-        self.0.variable(name)
-    }
-
-    fn file(&self, path: &str) -> Option<String> {
-        self.0.file(path)
-    }
-
-    fn keyring(&self, service: &str, account: &str) -> Option<portcullis_config::SecretString> {
-        self.0.keyring(service, account)
-    }
-
-    fn has_keyring(&self) -> bool {
-        self.0.has_keyring()
-    }
 }
 
 #[cfg(test)]

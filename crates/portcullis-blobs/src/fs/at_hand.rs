@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     hash::HELPED_BYTES,
     layout,
-    shelf::{Shelf, fan_out},
+    shelf::Shelf,
     stat::{is_file, is_folder, is_own, is_private, others_may_write, size_bytes},
     whole::{Wait, Whole, fill},
 };
@@ -40,7 +40,7 @@ impl Shelf {
     }
 
     pub(super) fn read_by(&self, deadline: Instant, blob: BlobRef) -> Option<Bytes> {
-        let shard = format!("{}/{}", layout::BLOBS, fan_out(blob));
+        let shard = format!("{}/{}", layout::BLOBS, layout::fan_out(blob));
         let (file, stat) = self.root.file_at_hand(&format!("{shard}/{}", blob.0)).ok()?;
         let size = size_bytes(&stat);
         let most = self.usage.limits().max_blob_bytes.min(MOST_BYTES);

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use portcullis_types::BlobRef;
 use rustix::{fs::Stat, io::Errno};
 
 use super::{
@@ -32,6 +33,12 @@ pub(crate) const TAGS: &str = "tags";
 pub(crate) const SESSIONS: &str = "sessions";
 /// How the names of what was set aside begin.
 pub(crate) const ASIDE: &str = "quarantine-";
+
+/// The folder that holds `blob`: the first two digits of its name.
+pub(crate) fn fan_out(blob: BlobRef) -> String {
+    let [first, ..] = *blob.0.as_bytes();
+    format!("{first:02x}")
+}
 
 /// Opens the store at `path`, or lays one out where there is nothing.
 pub(crate) fn open_or_new(path: &Path) -> Result<Folder, BlobError> {

@@ -151,7 +151,7 @@ impl Shelf {
 
     /// The folder of `blob`, `None` where it is missing. A link in its place is moved aside, not followed.
     pub(crate) fn folder(&self, blob: BlobRef) -> Result<Option<Folder>, BlobError> {
-        self.shard(layout::BLOBS, &fan_out(blob))
+        self.shard(layout::BLOBS, &layout::fan_out(blob))
     }
 
     /// The folder `shard` in the store's folder `all`, `None` where either is missing.
@@ -392,10 +392,4 @@ impl Shelf {
         let path = &self.path;
         move |source| layout::io_error(action, path, source)
     }
-}
-
-/// The folder that holds `blob`: the first two digits of its name.
-pub(crate) fn fan_out(blob: BlobRef) -> String {
-    let [first, ..] = *blob.0.as_bytes();
-    format!("{first:02x}")
 }

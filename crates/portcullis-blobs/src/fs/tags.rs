@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::{
     folder::{Folder, Lock},
     layout,
-    shelf::{Shelf, fan_out},
+    shelf::Shelf,
     stat::is_file,
 };
 use crate::{BlobError, Tag, TagName};
@@ -41,7 +41,7 @@ impl Shelf {
             return Err(BlobError::NotFound(tag.blob));
         }
         let all = self.own_folder_or_new(&self.root, layout::TAGS)?;
-        let tags = self.own_folder_or_new(&all, &fan_out(tag.blob))?;
+        let tags = self.own_folder_or_new(&all, &layout::fan_out(tag.blob))?;
         file.replace(&tags, &file_name(&tag.name, tag.blob))
             .map_err(&failed)?;
         blobs.unlock();
@@ -58,7 +58,7 @@ impl Shelf {
             return Ok(0);
         };
         let shards = match blob {
-            Some(blob) => vec![fan_out(blob)],
+            Some(blob) => vec![layout::fan_out(blob)],
             None => self.tag_shards(&all)?,
         };
         let mut removed = 0;
@@ -148,6 +148,6 @@ fn file_name(name: &TagName, blob: BlobRef) -> String {
 fn parse_name(shard: &str, file: &str) -> Option<(BlobRef, TagName)> {
     let (hash, name) = file.split_once('.')?;
     let blob = BlobRef(hash.parse().ok()?);
-    let is_here = fan_out(blob) == shard;
+    let is_here = layout::fan_out(blob) == shard;
     is_here.then_some((blob, name.parse().ok()?))
 }

@@ -68,7 +68,7 @@ impl Fixture {
         let name = blob(content).0.to_string();
         self.folder()
             .join("blake3")
-            .join(shelf::fan_out(blob(content)))
+            .join(layout::fan_out(blob(content)))
             .join(name)
     }
 
@@ -331,7 +331,7 @@ fn what_another_has_mended_is_not_moved_aside() {
     let store = fixture.open();
     fixture.put(&store, b"good").unwrap();
     let all = store.shelf.root.child("blake3").unwrap();
-    let shard = shelf::fan_out(blob(b"good"));
+    let shard = layout::fan_out(blob(b"good"));
     let folder = all.child(&shard).unwrap();
     // What was found there before, and lies in the quarantine since.
     fs::write(fixture.folder().join("quarantine-bad"), b"baad").unwrap();

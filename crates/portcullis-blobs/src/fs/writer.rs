@@ -12,7 +12,7 @@ use super::{
     layout,
     recent::Mark,
     session::Session,
-    shelf::{Proof, Shelf, fan_out},
+    shelf::{Proof, Shelf},
     steps::{Step::WrittenMeanwhile, happened},
     temp::TempFile,
 };
@@ -266,7 +266,7 @@ impl Writer {
         shelf.settle_content(temp.file())?;
         for _ in 0..ATTEMPTS {
             let all = shelf.own_folder_or_new(&shelf.root, layout::BLOBS)?;
-            let folder = shelf.own_folder_or_new(&all, &fan_out(blob))?;
+            let folder = shelf.own_folder_or_new(&all, &layout::fan_out(blob))?;
             shelf.lock(&folder, Lock::Shared)?;
             // INVARIANT: a blob is held before it can be seen, and both under one lock, so that a collector, which
             // looks at what is held under its own, never takes it.

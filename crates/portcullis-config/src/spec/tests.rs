@@ -126,7 +126,7 @@ fn what_is_the_same_in_other_words_has_the_same_fingerprint() {
 #[cfg(unix)]
 #[test]
 fn programs_whose_paths_are_no_text_are_told_apart() {
-    use std::os::unix::ffi::OsStrExt;
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
     let of = |name: &[u8]| {
         let path = Path::new("/bin").join(OsStr::from_bytes(name));

@@ -1,3 +1,4 @@
+use portcullis_blobs::MemStore;
 use portcullis_config::Document;
 
 use super::*;

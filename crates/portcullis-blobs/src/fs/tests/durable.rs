@@ -26,10 +26,10 @@ impl Put {
         };
         let store = FsStore::open(&fixture.folder(), options).unwrap();
         let first = Bytes::from_static(b"first");
-        let shard = shelf::fan_out(blob(&first));
+        let shard = layout::fan_out(blob(&first));
         let second = (0..)
             .map(|number: u32| Bytes::from(number.to_string()))
-            .find(|content| shelf::fan_out(blob(content)) == shard)
+            .find(|content| layout::fan_out(blob(content)) == shard)
             .unwrap();
         let steps = [&first, &second, &first].map(|content| {
             taken();
@@ -189,7 +189,7 @@ fn a_tag_is_on_the_disk_before_it_returns() {
     store.shelf.tag(&tag).unwrap();
     let steps = taken();
     let all = fixture.folder().join("tags");
-    let folder = all.join(shelf::fan_out(tag.blob));
+    let folder = all.join(layout::fan_out(tag.blob));
     let file = folder.join(format!("{}.keep", tag.blob.0));
     let expected = [
         FileSynced(fs::metadata(file).unwrap().ino()),

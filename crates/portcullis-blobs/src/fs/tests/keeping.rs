@@ -35,7 +35,7 @@ impl Fixture {
     }
 
     fn tag_file(&self, content: &[u8]) -> PathBuf {
-        let shard = self.folder().join("tags").join(shelf::fan_out(blob(content)));
+        let shard = self.folder().join("tags").join(layout::fan_out(blob(content)));
         shard.join(format!("{}.keep", blob(content).0))
     }
 }
@@ -96,7 +96,7 @@ fn a_collection_takes_all_of_a_folder() {
     };
     let store = FsStore::open(&fixture.folder(), options).unwrap();
     let contents = (0_u32..).map(|number| Bytes::from(number.to_string()));
-    let of_one_folder = contents.filter(|content| shelf::fan_out(blob(content)) == "00");
+    let of_one_folder = contents.filter(|content| layout::fan_out(blob(content)) == "00");
     for content in of_one_folder.take(70) {
         fixture.runtime.block_on(store.put(content)).unwrap();
     }
@@ -145,7 +145,7 @@ fn what_is_held_while_a_collection_runs_is_seen_before_anything_goes() {
     let sweep = Sweep::begin(&store.shelf, options).unwrap();
     assert!(fixture.put(&late, b"chosen").unwrap().existed);
     let sweep = sweep
-        .shard(&store.shelf, &shelf::fan_out(blob(b"chosen")))
+        .shard(&store.shelf, &layout::fan_out(blob(b"chosen")))
         .unwrap();
     assert_eq!((sweep.report.examined, sweep.report.removed), (1, 0));
     assert_eq!(fixture.get(&store, b"chosen").unwrap().as_ref(), b"chosen");
@@ -339,7 +339,7 @@ fn what_is_not_ours_among_the_tags_is_no_tag_and_stays() {
     let tags = fixture.folder().join("tags");
     fs::write(tags.join("README"), b"of somebody").unwrap();
     let name = fixture.tag_file(b"tagged").file_name().unwrap().to_owned();
-    let other = if shelf::fan_out(blob(b"tagged")) == "00" {
+    let other = if layout::fan_out(blob(b"tagged")) == "00" {
         "01"
     } else {
         "00"

@@ -274,7 +274,7 @@ fn a_folder_in_the_store_that_others_can_write_to_is_made_private_or_refused() {
         store.shelf.tag(&tag)
     };
     work().unwrap();
-    let shard = shelf::fan_out(tag.blob);
+    let shard = layout::fan_out(tag.blob);
     let inner = [
         "tmp",
         "sessions",

@@ -22,7 +22,7 @@ fn is_collected(options: GcOptions, meanwhile: impl FnOnce(&Arc<Shelf>, &Arc<Ses
     let sweep = Sweep::begin(&store.shelf, options).unwrap();
     let (shelf, session) = (Arc::clone(&store.shelf), Arc::clone(&store.session));
     at_next(Chosen, move || meanwhile(&shelf, &session));
-    let shard = shelf::fan_out(blob(b"chosen"));
+    let shard = layout::fan_out(blob(b"chosen"));
     let report = sweep.shard(&store.shelf, &shard).unwrap().report;
     assert_eq!(report.examined, 1);
     assert_eq!(fixture.file(b"chosen").exists(), report.removed == 0);
