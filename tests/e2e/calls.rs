@@ -155,10 +155,21 @@ fn an_agent_is_held_to_what_policies_say_of_its_profile() {
             "{}",
             finished.stderr
         );
+        assert!(
+            !finished.stderr.contains("no policy names"),
+            "{}",
+            finished.stderr
+        );
     }
     // Whoever does not say who it is has not got its name wrong.
     let finished = portcullis(&folder, &call).run().exits(0);
     assert!(!finished.stderr.contains("agents"), "{}", finished.stderr);
+    // The policy's own name may be the one that is wrong.
+    let config = json!({"mcp": {"agents": {"bot": "nigth"}, "policies": "policies", "servers": [server]}});
+    folder.write("hub.json", config.to_string());
+    let finished = portcullis(&folder, &call).args(["--as", "bot"]).run().exits(0);
+    let told = "no policy names `nigth`, which agents of the configuration belong to; policies name `night`";
+    assert!(finished.stderr.contains(told), "{}", finished.stderr);
 }
 
 #[test]

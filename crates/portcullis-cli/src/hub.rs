@@ -1,9 +1,9 @@
 //! From a command line to a running hub.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
-    io,
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,6 +13,9 @@ use portcullis::{AgentId, FirstSight, Hub, HubBuilder, HubError, read_documents}
 use crate::{
     ExitStatus, approval::Terminal, arguments::HubArguments, host::Host, interrupt::interrupted, output,
 };
+
+/// How many names are listed.
+const MOST_NAMES: usize = 8;
 
 /// Starts the hub that `arguments` describe. A person at the terminal is asked what must be asked.
 pub(crate) async fn start(arguments: &HubArguments) -> Result<Hub, ExitStatus> {
@@ -117,7 +120,39 @@ fn started(hub: Result<Hub, HubError>, arguments: &HubArguments) -> Result<Hub, 
     {
         output::note(&told);
     }
+    let router = hub.router();
+    if let Some(told) = unnamed(router.profiles(), &router.policies().profiles()) {
+        output::note(&told);
+    }
     Ok(hub)
+}
+
+/// What to say of profiles that no policy names, though policies name others: a name that is not quite theirs would part
+/// its agents from the policies that are meant for them.
+fn unnamed(profiles: &BTreeMap<AgentId, AgentId>, named: &BTreeSet<String>) -> Option<String> {
+    let unnamed: BTreeSet<_> = profiles
+        .values()
+        .filter(|profile| !named.contains(profile.as_str()))
+        .collect();
+    if named.is_empty() || unnamed.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "note: no policy names {}, which agents of the configuration belong to; policies name {}; names count to the letter",
+        listed(unnamed),
+        listed(named)
+    ))
+}
+
+/// Names for a person, the first of them.
+fn listed(names: impl IntoIterator<Item = impl fmt::Display>) -> String {
+    let mut names = names.into_iter().map(|name| format!("`{name}`"));
+    let mut listed: Vec<_> = names.by_ref().take(MOST_NAMES).collect();
+    match names.count() {
+        0 => {}
+        more => listed.push(format!("{more} more")),
+    }
+    listed.join(", ")
 }
 
 /// What to say of an agent that is held to what policies say of no profile, though others have one: a name that is not
@@ -126,11 +161,10 @@ fn without_profile(agent: &AgentId, profiles: &BTreeMap<AgentId, AgentId>) -> Op
     if profiles.is_empty() || profiles.contains_key(agent) {
         return None;
     }
-    let known: Vec<_> = profiles.keys().map(|known| format!("`{known}`")).collect();
     Some(format!(
         "note: `{agent}` (--as) is none of the configuration's `agents` ({}), so its profile is `default`; names count to \
          the letter",
-        known.join(", ")
+        listed(profiles.keys())
     ))
 }
 

@@ -1,9 +1,10 @@
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     sync::{Arc, PoisonError, RwLock},
 };
 
+use cedar_policy::Policy;
 use portcullis_types::{AgentId, Answer, Decision, Hash, PolicyRef, ReasonCode, ServerId, Source, Tier};
 
 use crate::{
@@ -162,6 +163,19 @@ impl DecisionPoint {
     #[must_use]
     pub fn policies(&self) -> &[PolicyRef] {
         self.base.as_ref().map_or(&[], |base| &base.references)
+    }
+
+    /// The profiles that policies name, in their scopes or in conditions. Agents of any other are all the same to them.
+    #[must_use]
+    pub fn profiles(&self) -> BTreeSet<String> {
+        let Some(base) = self.base() else {
+            return BTreeSet::new();
+        };
+        let literals = base.policies.policies().flat_map(Policy::entity_literals);
+        literals
+            .filter(|uid| base.model.is_profile(uid))
+            .map(|uid| uid.id().unescaped().to_owned())
+            .collect()
     }
 
     /// The answer to a call. For an allow it names the policies that permit; for an ask, those that forbid running

@@ -118,6 +118,10 @@ impl Model {
         &self.schema
     }
 
+    pub(crate) fn is_profile(&self, uid: &EntityUid) -> bool {
+        *uid.type_name() == self.types.profile
+    }
+
     /// The world of an agent and a tool, without the arguments of a call.
     pub(crate) fn world(&self, agent: &AgentId, profile: &AgentId, tool: &ToolFacts) -> Result<World, Unfit> {
         let (principal, mut entities) = self.agent(agent, profile);

@@ -599,3 +599,38 @@ fn a_duplicate_id_names_both_places() {
         "{told}"
     );
 }
+
+/// Wherever a policy may speak of one.
+#[test]
+fn the_profiles_are_those_that_policies_name_in_scopes_and_conditions() {
+    let named = |text: &str| {
+        let text = format!("@id(\"a\") @description(\"A.\") {text}");
+        let file = PolicyFile {
+            name: "a.cedar".to_owned(),
+            text,
+        };
+        let names: Vec<_> = DecisionPoint::load(&[file])
+            .unwrap()
+            .profiles()
+            .into_iter()
+            .collect();
+        names.join(" ")
+    };
+    let on = "action == Mcp::Action::\"call\", resource";
+    assert_eq!(
+        named(&format!("permit (principal in Mcp::Profile::\"night\", {on});")),
+        "night"
+    );
+    assert_eq!(
+        named(&format!(
+            "forbid (principal, {on}) when {{ principal in [Mcp::Profile::\"b\", Mcp::Profile::\"a\"] || \
+             resource.readOnly }} unless {{ principal is Mcp::Agent in Mcp::Profile::\"c \\u{{e4}}\" }};"
+        )),
+        "a b c ä"
+    );
+    assert_eq!(
+        named(&format!("permit (principal == Mcp::Agent::\"night\", {on});")),
+        ""
+    );
+    assert!(DecisionPoint::deny_all().profiles().is_empty());
+}
