@@ -70,9 +70,9 @@ impl Actor for RootActor {
             }
             RootMessage::Order(id, order) => {
                 if let Some(arguments) = state.arguments.get_mut(&id) {
-                    arguments.standing = arguments.standing.after(&order);
+                    arguments.desired = arguments.desired.after(order);
                 }
-                state.forward(&id, ServerMessage::Event(order));
+                state.forward(&id, ServerMessage::Order(order));
             }
             #[cfg(test)]
             RootMessage::Forward(id, message) => state.forward(&id, message),

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use portcullis_config::{ServerSpec, Sources, Timeouts};
 use portcullis_egress::{EgressLog, EgressRules};
-use portcullis_lifecycle::{Event, Options};
+use portcullis_lifecycle::Options;
 use portcullis_types::ServerId;
 use ractor::{Actor, ActorRef, call_t};
 use tokio::{sync::mpsc, time::timeout};
@@ -14,7 +14,7 @@ use crate::{
     elicitation::ElicitationResponder,
     error::SupervisorError,
     events::SupervisorEvent,
-    server::{ServerArguments, Standing},
+    server::{Desired, Order, ServerArguments},
     spawn::{Spawner, StopSequence, default_spawner},
     strings::StringSpool,
     upstream::Upstream,
@@ -108,7 +108,7 @@ impl Supervisor {
             }
             arguments.push(ServerArguments {
                 lifecycle: behind_the_deadlines_of(&upstream, options.stop, &options.lifecycle),
-                standing: Standing::of_spec(upstream.spec().enabled),
+                desired: Desired::of_spec(upstream.spec().enabled),
                 upstream,
                 around: Surroundings {
                     spool: around.spool.as_ref().map(|spool| spool.share()),
@@ -162,7 +162,7 @@ impl Supervisor {
     /// # Errors
     /// [`SupervisorError::Unknown`] where no server is called so.
     pub fn restart(&self, id: &ServerId) -> Result<(), SupervisorError> {
-        self.order(id, Event::Restart)
+        self.order(id, Order::Restart)
     }
 
     /// Switches a server on or off, until the supervisor ends. One that is switched off ends once its calls in flight
@@ -171,7 +171,7 @@ impl Supervisor {
     /// # Errors
     /// [`SupervisorError::Unknown`] where no server is called so.
     pub fn set_enabled(&self, id: &ServerId, enabled: bool) -> Result<(), SupervisorError> {
-        self.order(id, if enabled { Event::Enable } else { Event::Disable })
+        self.order(id, if enabled { Order::Enable } else { Order::Disable })
     }
 
     /// Ends a server for good, once its calls in flight have ended; new ones fail at once.
@@ -179,10 +179,10 @@ impl Supervisor {
     /// # Errors
     /// [`SupervisorError::Unknown`] where no server is called so.
     pub fn drain(&self, id: &ServerId) -> Result<(), SupervisorError> {
-        self.order(id, Event::Drain)
+        self.order(id, Order::Drain)
     }
 
-    fn order(&self, id: &ServerId, order: Event) -> Result<(), SupervisorError> {
+    fn order(&self, id: &ServerId, order: Order) -> Result<(), SupervisorError> {
         if !self.upstreams.contains_key(id) {
             return Err(SupervisorError::Unknown(id.clone()));
         }

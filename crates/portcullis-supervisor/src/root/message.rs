@@ -1,6 +1,7 @@
-use portcullis_lifecycle::Event;
 use portcullis_types::ServerId;
 use ractor::RpcReplyPort;
+
+use crate::server::Order;
 
 /// What the root is told.
 pub(crate) enum RootMessage {
@@ -9,7 +10,7 @@ pub(crate) enum RootMessage {
     /// Stop all servers for good; answered when each has been told.
     Stop(RpcReplyPort<()>),
     /// What is ordered for one server.
-    Order(ServerId, Event),
+    Order(ServerId, Order),
     /// Passes a message on to one server's actor.
     #[cfg(test)]
     Forward(ServerId, crate::server::ServerMessage),

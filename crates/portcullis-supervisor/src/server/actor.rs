@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{message::ServerMessage, standing::Standing};
+use super::{desired::Desired, message::ServerMessage};
 use crate::{
     connect::{EraMemory, Established, Surroundings},
     events::SupervisorEvent,
@@ -29,7 +29,7 @@ pub(crate) struct ServerActor;
 pub(crate) struct ServerArguments {
     pub(crate) upstream: Upstream,
     /// What was ordered for it so far.
-    pub(crate) standing: Standing,
+    pub(crate) desired: Desired,
     pub(crate) lifecycle: Options,
     pub(crate) around: Surroundings,
     pub(crate) events: mpsc::UnboundedSender<SupervisorEvent>,
@@ -74,12 +74,14 @@ impl Actor for ServerActor {
         let shared = arguments.upstream.shared();
         // What was told before by another actor, or by whoever read the configuration, is not told again.
         let is_known_to_be_off =
-            arguments.standing == Standing::Off && shared.is_down_as(State::Disabled.name());
+            arguments.desired == Desired::Off && shared.is_down_as(State::Disabled.name());
         let machine = Machine::new(
             arguments.lifecycle.clone(),
             || rand::rng().random_range(0.0..1.0),
             !is_known_to_be_off,
         );
+        // Before any call that waits can ask for the server: it may be one that is not to be started.
+        myself.send_message(ServerMessage::Event(arguments.desired.first_event()))?;
         let mut demand = JoinSet::new();
         let (shared, actor) = (Arc::clone(arguments.upstream.shared()), myself.clone());
         demand.spawn(async move {
@@ -88,7 +90,6 @@ impl Actor for ServerActor {
                 let _ = actor.send_message(ServerMessage::Event(Event::Demand));
             }
         });
-        myself.send_message(ServerMessage::Event(arguments.standing.first_event()))?;
         Ok(ServerState {
             arguments,
             machine,
@@ -115,6 +116,13 @@ impl Actor for ServerActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ServerMessage::Event(event) => state.on(&myself, event),
+            ServerMessage::Order(order) => {
+                state.on(&myself, order.event());
+                if *state.machine.state() == State::Draining {
+                    // What follows may be another than before.
+                    state.publish_draining();
+                }
+            }
             ServerMessage::Established {
                 generation,
                 established,
@@ -174,10 +182,6 @@ impl ServerState {
             }
             _ => {}
         }
-        let is_order = matches!(
-            event,
-            Event::Enable | Event::Disable | Event::Restart | Event::Drain
-        );
         commands.extend(self.machine.on(event, now));
         while let Some(command) = commands.pop_front() {
             match command {
@@ -193,9 +197,6 @@ impl ServerState {
                 Command::WakeAt(at) => self.wake_at(myself, at),
                 Command::Announce(transition) => self.announce(transition),
             }
-        }
-        if is_order && *self.machine.state() == State::Draining {
-            self.publish_draining();
         }
     }
 

@@ -1,6 +1,7 @@
 use portcullis_lifecycle::Event;
 use ractor::RpcReplyPort;
 
+use super::desired::Order;
 use crate::{
     connect::{EraMemory, Established},
     tools::ToolList,
@@ -9,8 +10,10 @@ use crate::{
 /// What a server's actor is told. Each message about a connection carries its generation: what comes late, about
 /// a connection that is no more, is dropped.
 pub(crate) enum ServerMessage {
-    /// An event for the machine: a timer, a demand, an order.
+    /// An event for the machine: a timer, a demand.
     Event(Event),
+    /// What somebody wants of the server.
+    Order(Order),
     /// A connection came up.
     Established {
         generation: u64,

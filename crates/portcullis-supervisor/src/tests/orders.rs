@@ -14,6 +14,8 @@ enum Step {
     Fail,
     /// There is no actor.
     Gone,
+    /// There is one again.
+    There,
 }
 
 impl Rig {
@@ -26,6 +28,14 @@ impl Rig {
             Step::End => self.supervisor.drain(&id).unwrap(),
             Step::Fail => self.supervisor.forward(&id, ServerMessage::Panic),
             Step::Gone => assert_eq!(self.tasks("s").await, None),
+            Step::There => {
+                let is_there = async {
+                    while self.tasks("s").await.is_none() {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                timeout(PATIENCE, is_there).await.unwrap();
+            }
         }
     }
 }
@@ -58,6 +68,8 @@ async fn starts(steps: &[Step], state: ServerState) -> usize {
     }
     rig.until("s", &state.to_string()).await;
     call.await.unwrap().unwrap_err();
+    // Whatever else its actor was told by now has been done.
+    rig.tasks("s").await;
     match state {
         ServerState::Ready => drop(rig.text("s", "pid").await),
         _ => check_unavailable(&rig.call("s", "pid", "{}").await.unwrap_err(), state),
@@ -68,7 +80,7 @@ async fn starts(steps: &[Step], state: ServerState) -> usize {
 #[tokio::test]
 async fn an_order_outlives_the_actor_that_had_it() {
     use ServerState::{Disabled, Ready, Stopped};
-    use Step::{End, Fail, Gone, Off, On, Restart};
+    use Step::{End, Fail, Gone, Off, On, Restart, There};
     for (steps, state, expected) in [
         // Carried out in part: the call in flight was waited for.
         (&[Off, Fail][..], Disabled, 1),
@@ -88,8 +100,10 @@ async fn an_order_outlives_the_actor_that_had_it() {
         (&[Off, Fail, Gone, On], Ready, 2),
         (&[Fail, On, Off], Disabled, 1),
         (&[Fail, End, On, Restart], Stopped, 1),
-        // One failure after another.
-        (&[Fail, Gone, Off, Fail, Fail], Disabled, 1),
+        // One failure after another, each of an actor that had begun.
+        (&[Fail, Gone, Off, There, Fail, Fail], Disabled, 1),
+        (&[Off, Fail, There, Fail, Gone, There, On], Ready, 2),
+        (&[Fail, Off, There, End, Fail], Stopped, 1),
     ] {
         assert_eq!(starts(steps, state).await, expected, "{steps:?}");
     }
