@@ -188,7 +188,7 @@ fn a_restricted_tool_that_is_none_is_told() {
     folder.write("mcp.json", mcp_servers([("one", definition)]));
     folder.rules("default deny\n");
     let listed = portcullis(&folder, &["tools"]).args(HUB).run().exits(0);
-    let mut client = Client::connect(portcullis(&folder, &["serve", "--stdio"]).args(HUB));
+    let mut client = Client::connect(portcullis(&folder, &["serve", "--stdio", "--wait", "20"]).args(HUB));
     client.request("tools/list", "{}");
     let served = client.leave().exits(0);
     for (field, name, meant) in [
@@ -196,7 +196,8 @@ fn a_restricted_tool_that_is_none_is_told() {
         ("disabledAutoApproveTools", "delete_all", ""),
     ] {
         let told = format!(
-            "one: `{field}` names `{name}`, which the server does not offer: nothing is restricted by it{meant}\n"
+            "one: `{field}` names `{name}`, which is not among the tools that were taken from the server: nothing is \
+             restricted by it{meant}\n"
         );
         assert!(
             listed.stderr.contains(&format!("note: {told}")),

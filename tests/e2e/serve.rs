@@ -131,6 +131,41 @@ fn a_refused_call_is_an_error_that_says_why() {
     client.leave().exits(0);
 }
 
+/// Some clients never read it, and a pipe that is full stops whoever writes into it.
+#[test]
+fn a_client_that_reads_no_standard_error_is_served_to_the_end() {
+    let folder = Folder::new();
+    let script = Script::new("chatty").tool(Tool::new("echo", Behaviour::Echo));
+    configure(&folder, &[("chatty", script)]);
+    folder.rules("default deny\nallow mcp.*\n");
+    let serve = portcullis(
+        &folder,
+        &[
+            "serve",
+            "--stdio",
+            "--wait",
+            "20",
+            "--config",
+            "mcp.json",
+            "--policies",
+            "policies",
+        ],
+    );
+    let mut client = Client::connect_unread(serve.env("PORTCULLIS_LOG", "portcullis=debug"));
+    let listed = result(&client.request("tools/list", "{}"));
+    let name = listed["tools"][0]["name"].as_str().unwrap();
+    // Each is several events, of a few hundred bytes: many times what a pipe holds.
+    for number in 0..500 {
+        let reply = result(&client.call(name, &format!(r#"{{"n":{number}}}"#)));
+        assert_eq!(
+            reply["content"][0]["text"],
+            format!(r#"{{"n":{number}}}"#),
+            "{reply}"
+        );
+    }
+    client.leave().exits(0);
+}
+
 /// Whoever is at the other end of standard input is the client, and may be the agent itself: it is asked nothing, and
 /// no line of its own is an answer. Some clients give their servers a terminal.
 #[test]

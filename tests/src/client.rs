@@ -25,6 +25,12 @@ impl Client {
         Self::greet(program.start_at_terminal())
     }
 
+    /// As [`connect`](Self::connect), by a client that reads nothing of the program's standard error.
+    #[track_caller]
+    pub fn connect_unread(program: Program) -> Self {
+        Self::greet(program.start_unread())
+    }
+
     #[track_caller]
     fn greet(running: Running) -> Self {
         let mut client = Self {

@@ -1,8 +1,8 @@
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel},
     thread,
 };
@@ -37,6 +37,8 @@ pub struct Running {
     /// What was read of standard error.
     told: String,
     ended: Receiver<ExitStatus>,
+    /// Standard error that nobody reads.
+    unread: Option<ChildStderr>,
 }
 
 /// Where a test writes what the program reads.
@@ -122,12 +124,28 @@ impl Program {
         self.command
     }
 
-    fn spawn(mut self) -> Running {
+    /// The same, and nobody ever reads what it says on standard error, which stays open.
+    #[track_caller]
+    pub fn start_unread(mut self) -> Running {
+        self.command.stdin(Stdio::piped());
+        let (mut child, stdin) = self.into_child();
+        let unread = child.stderr.take();
+        let mut running = Running::watch(child, stdin, io::empty());
+        running.unread = unread;
+        running
+    }
+
+    fn spawn(self) -> Running {
+        let (mut child, stdin) = self.into_child();
+        let stderr = child.stderr.take().unwrap();
+        Running::watch(child, stdin, stderr)
+    }
+
+    fn into_child(mut self) -> (Child, Option<Input>) {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().expect("the program can be started");
         let stdin = child.stdin.take().map(|stdin| Input(Box::new(stdin)));
-        let stderr = child.stderr.take().unwrap();
-        Running::watch(child, stdin, stderr)
+        (child, stdin)
     }
 }
 
@@ -194,6 +212,7 @@ impl Running {
             errors,
             told: String::new(),
             ended,
+            unread: None,
         }
     }
 

@@ -22,6 +22,7 @@ mod approval;
 mod demo;
 mod interrupt;
 mod progress;
+mod stderr;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -85,7 +86,9 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
     });
     // A read from a terminal cannot be called off: do not wait for it.
     runtime.shutdown_background();
-    output::end(status).into()
+    let status = output::end(status);
+    stderr::finish();
+    status.into()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use portcullis::is_hidden;
 use serde::Serialize;
 use tracing_subscriber::{EnvFilter, filter::ParseError};
 
-use crate::ExitStatus;
+use crate::{ExitStatus, stderr};
 
 /// Why a part of the result is not where it was to go.
 static LOST: OnceLock<io::Error> = OnceLock::new();
@@ -74,7 +74,7 @@ pub(crate) fn escaped(json: &str) -> String {
 
 /// Says something beside the result.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    stderr::write(&format!("{text}\n"));
 }
 
 /// Says what went wrong. Names of files and texts of others stand in it, so it is made safe.
@@ -95,8 +95,7 @@ pub(crate) fn refusal(error: &clap::Error) -> io::Result<()> {
 
 /// Shows how far some work is, in the place of what was shown before.
 pub(crate) fn status(text: &str) {
-    // A terminal that is gone is told nothing more.
-    let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
+    stderr::write(&format!("\r\u{1b}[K{text}"));
 }
 
 /// Whether somebody looks on at `stream` who wants colours (no-color.org).
@@ -137,7 +136,7 @@ pub(crate) fn init_log() {
     });
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(|| stderr::Log)
         .with_ansi(is_coloured(&io::stderr()))
         .without_time()
         .try_init();

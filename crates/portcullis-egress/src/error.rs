@@ -330,6 +330,100 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
+    /// What a rule, a setting or a redirect keeps from going out will be kept from it again; all else may pass.
+    #[test]
+    fn what_lasts_is_what_somebody_decided() {
+        let host = || "http://a.test:80".to_owned();
+        let source = || std::io::Error::other("x");
+        let refused = || {
+            EgressError::Refused(
+                crate::EgressRules::default()
+                    .check_url(&"http://a.test/".parse().unwrap())
+                    .unwrap_err(),
+            )
+        };
+        let redirected = |source| EgressError::AfterRedirect {
+            from: host(),
+            source: Box::new(source),
+        };
+        let after = std::time::Duration::ZERO;
+        for (error, lasts) in [
+            (refused(), true),
+            (redirected(refused()), true),
+            (redirected(redirected(refused())), true),
+            (
+                EgressError::Redirect {
+                    host: host(),
+                    status: 307,
+                    why: String::new(),
+                },
+                true,
+            ),
+            (
+                EgressError::TooManyRedirects {
+                    host: host(),
+                    limit: 1,
+                },
+                true,
+            ),
+            (
+                EgressError::Moved {
+                    host: host(),
+                    status: 301,
+                    place: String::new(),
+                },
+                true,
+            ),
+            (
+                EgressError::Header {
+                    name: "host".to_owned(),
+                },
+                true,
+            ),
+            (
+                EgressError::NoRoots {
+                    host: host(),
+                    why: String::new(),
+                },
+                true,
+            ),
+            (EgressError::ProxyLogin { proxy: host() }, true),
+            (
+                EgressError::Resolve {
+                    host: host(),
+                    source: source(),
+                },
+                false,
+            ),
+            (
+                redirected(EgressError::Resolve {
+                    host: host(),
+                    source: source(),
+                }),
+                false,
+            ),
+            (EgressError::FirstByte { host: host(), after }, false),
+            (EgressError::Idle { host: host(), after }, false),
+            (EgressError::Total { host: host(), after }, false),
+            (
+                EgressError::BodyTooLarge {
+                    host: host(),
+                    limit_bytes: 1,
+                },
+                false,
+            ),
+            (
+                EgressError::Encoding {
+                    host: host(),
+                    why: String::new(),
+                },
+                false,
+            ),
+        ] {
+            assert_eq!(error.is_lasting(), lasts, "{error:?}");
+        }
+    }
+
     /// What is taken for two words, and so for no secret, is not told as one.
     #[test]
     fn no_character_of_a_servers_is_left_out() {

@@ -1,11 +1,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
     sync::Arc,
 };
 
 use portcullis_config::{ServerSpec, TransportSpec};
 use portcullis_policy::ToolFacts;
-use portcullis_supervisor::{ServerState, ToolList};
+use portcullis_supervisor::{ServerState, ToolList, UnlistedTool};
 use portcullis_types::{Alias, CapabilityId, Hash, ServerId};
 use serde::Serialize;
 
@@ -18,6 +19,7 @@ pub struct Catalog {
     disabled: BTreeSet<CapabilityId>,
     aliases: HashMap<String, CapabilityId>,
     servers: BTreeMap<ServerId, ServerStatus>,
+    unlisted: Vec<Unlisted>,
     reports: Vec<String>,
 }
 
@@ -38,6 +40,22 @@ pub struct CatalogTool {
     pub pin: ToolPin,
     /// The listing that it comes from.
     pub(crate) version: u64,
+}
+
+/// A tool that the configuration restricts, and that is not among those of its server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unlisted {
+    /// The server.
+    pub server: ServerId,
+    /// What it is called, and by which field.
+    #[serde(flatten)]
+    pub tool: UnlistedTool,
+}
+
+impl fmt::Display for Unlisted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.server, self.tool)
+    }
 }
 
 /// Where a server stands.
@@ -128,8 +146,14 @@ impl Catalog {
         &self.servers
     }
 
-    /// Which tools the configuration restricts that their servers do not offer, and what was dropped while listing, and
-    /// why.
+    /// Which tools the configuration restricts that are not among those of their servers: nothing is restricted by these
+    /// names.
+    #[must_use]
+    pub fn unlisted(&self) -> &[Unlisted] {
+        &self.unlisted
+    }
+
+    /// What was dropped while listing, and why.
     #[must_use]
     pub fn reports(&self) -> &[String] {
         &self.reports
@@ -146,6 +170,12 @@ impl Catalog {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.servers.values().all(|status| status.settled)
+    }
+
+    pub(crate) fn unlisted_of(&self, server: &ServerId) -> impl Iterator<Item = &Unlisted> {
+        self.unlisted
+            .iter()
+            .filter(move |unlisted| unlisted.server == *server)
     }
 
     /// Those about one server.
@@ -252,6 +282,11 @@ impl Catalog {
             status.tools = offered;
             status.version = version;
         }
+        self.unlisted.retain(|unlisted| unlisted.server != spec.id);
+        self.unlisted.extend(list.unlisted.iter().map(|tool| Unlisted {
+            server: spec.id.clone(),
+            tool: tool.clone(),
+        }));
         let name = before_reports(&spec.id);
         self.reports.retain(|report| !report.starts_with(&name));
         self.reports

@@ -18,6 +18,7 @@ pub use self::word::{
 };
 
 use crate::{
+    catalog::Unlisted,
     clock,
     shape::{BlobInfo, ShapeFlags},
 };
@@ -62,8 +63,10 @@ pub enum Event {
     CatalogChanged {
         /// How many tools it offers.
         tools: usize,
-        /// What the configuration restricts and its server does not offer, and what was dropped while listing, and why, each
-        /// with its server's id in front.
+        /// Which tools the configuration restricts that are not among those of their server.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        unlisted: Vec<Unlisted>,
+        /// What was dropped while listing, and why, each with its server's id in front.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         reports: Vec<String>,
     },

@@ -54,7 +54,7 @@ pub use approval::{
 };
 pub use call::{CallOutcome, CallRequest};
 pub use call_code::CallCode;
-pub use catalog::{Catalog, CatalogTool, ServerStatus};
+pub use catalog::{Catalog, CatalogTool, ServerStatus, Unlisted};
 pub use collector::Collector;
 pub use error::{CallError, RouterError};
 pub use event::{

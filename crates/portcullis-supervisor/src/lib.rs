@@ -81,7 +81,7 @@ pub use spawn::{GroupSpawner, ProcessHandle, SpawnedProcess, Spawner, StopSequen
 pub use stderr::StderrRing;
 pub use strings::{LongString, RawReply, SpooledString, StringSpool, StringWriter};
 pub use tokio_util::sync::CancellationToken;
-pub use tools::{ToolDefinition, ToolList};
+pub use tools::{ToolDefinition, ToolList, UnlistedTool};
 pub use upstream::{Ready, Upstream};
 
 #[cfg(test)]

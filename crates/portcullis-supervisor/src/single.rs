@@ -158,7 +158,9 @@ impl Connection {
     /// list was dropped, and why. A sentence each.
     #[must_use]
     pub fn reports(&self) -> Vec<String> {
-        self.tools.upstream.tools().reports.clone()
+        let tools = self.tools.upstream.tools();
+        let unlisted = tools.unlisted.iter().map(ToString::to_string);
+        unlisted.chain(tools.reports.iter().cloned()).collect()
     }
 
     /// Calls `tool` with `arguments`, the JSON text of an object (an empty text stands for `{}`), and gives the JSON

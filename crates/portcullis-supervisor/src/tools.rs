@@ -26,6 +26,7 @@ use crate::{
     said::excerpt,
 };
 use listing::{Listing, MAX_BYTES, ToolLimit};
+pub use unlisted::UnlistedTool;
 
 /// The most pages that are asked for in one listing.
 const MAX_PAGES: usize = 1_000;
@@ -52,7 +53,9 @@ pub struct ToolDefinition {
 pub struct ToolList {
     /// In the server's order; no two with one name.
     pub tools: Vec<ToolDefinition>,
-    /// What its definition restricts and the server does not offer, and what was dropped, and why; a sentence each.
+    /// What the server's definition restricts and is not among the tools. Nothing bounds it but that definition.
+    pub unlisted: Vec<UnlistedTool>,
+    /// What was dropped, and why; a sentence each.
     pub reports: Vec<String>,
     /// For how long its server calls the list fresh, the least of all pages (`ttlMs`; MCP 2026-07-28, caching): then
     /// it is listed anew. With none it stands until the server says that it changed.

@@ -82,7 +82,7 @@ pub use portcullis_router::{
     CallError, CallOutcome, CallRequest, Catalog, CatalogTool, ConnectionOutcome, DecidedBy,
     ElicitationAnswer, ElicitationHandler, ElicitationMode, Event, EventRecord, EventStream, HookAnswer,
     Oversize, PersonAnswer, PinChange, PinStanding, PinnedTool, PolicyFolder, PolicyFolderError,
-    PolicyReload, ReloadOutcome, ServerStatus, ShapeOptions, ShapedResult, ToolPin, is_hidden,
+    PolicyReload, ReloadOutcome, ServerStatus, ShapeOptions, ShapedResult, ToolPin, Unlisted, is_hidden,
 };
 #[cfg(feature = "hub")]
 pub use portcullis_state::{

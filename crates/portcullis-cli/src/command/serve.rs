@@ -4,13 +4,14 @@ use std::{
     time::Duration,
 };
 
-use portcullis::{Catalog, Event, EventRecord, EventStream, ReloadOutcome, ServerId, ServerState};
+use portcullis::{Catalog, Event, EventRecord, EventStream, ReloadOutcome, ServerId, ServerState, Unlisted};
 use portcullis_gateway::{GatewayOptions, serve};
 
-use crate::{ExitStatus, arguments::ServeArguments, hub, output};
+use crate::{ExitStatus, arguments::ServeArguments, hub, output, stderr};
 
 /// Serves the client at standard input and output until it leaves. Nothing but the protocol is on standard output.
 pub(crate) async fn run(arguments: ServeArguments) -> ExitStatus {
+    stderr::detach();
     let started = match hub::start_for_client(&arguments.hub).await {
         Ok(started) => started,
         Err(status) => return status,
@@ -40,6 +41,7 @@ async fn tell(mut events: EventStream, catalog: Arc<Catalog>) {
     for (id, server) in catalog.servers() {
         told.state(id, server.state, &server.reason);
     }
+    told.unlisted(catalog.unlisted());
     told.reports(catalog.reports());
     while let Some(record) = events.next().await {
         log(&record);
@@ -47,7 +49,12 @@ async fn tell(mut events: EventStream, catalog: Arc<Catalog>) {
             Event::ServerState {
                 server, to, reason, ..
             } => told.state(server, *to, reason),
-            Event::CatalogChanged { reports, .. } => told.reports(reports),
+            Event::CatalogChanged {
+                unlisted, reports, ..
+            } => {
+                told.unlisted(unlisted);
+                told.reports(reports);
+            }
             Event::PolicyReload { .. } => tell_reload(&record.event),
             _ => {}
         }
@@ -56,15 +63,17 @@ async fn tell(mut events: EventStream, catalog: Arc<Catalog>) {
 
 /// How much of one server's trouble is shown.
 const MOST_CHARACTERS: usize = 1_000;
-/// How many reports are told in all: servers write them in part, and can list something else each time.
-const MOST_REPORTS: usize = 256;
+/// How many reports are told of one server: it writes them in part, and can list something else each time.
+const MOST_REPORTS: usize = 64;
 
 /// What was told already. Nobody may be reading, so what is the same time and again is told once.
 #[derive(Default)]
 struct Told {
     /// What was told last of each server that is not to be had.
     troubles: HashMap<ServerId, String>,
-    reports: HashSet<String>,
+    /// By server, field and name: the rest is the server's to change, and the configuration's are few.
+    unlisted: HashSet<(ServerId, &'static str, String)>,
+    reports: HashMap<Option<ServerId>, HashSet<String>>,
 }
 
 impl Told {
@@ -82,6 +91,15 @@ impl Told {
         }
     }
 
+    fn unlisted(&mut self, unlisted: &[Unlisted]) {
+        for told in unlisted {
+            let key = (told.server.clone(), told.tool.field, told.tool.name.clone());
+            if self.unlisted.insert(key) {
+                output::note(&output::inline(&told.to_string(), MOST_CHARACTERS));
+            }
+        }
+    }
+
     fn reports(&mut self, reports: &[String]) {
         self.new_reports(reports)
             .iter()
@@ -92,23 +110,28 @@ impl Told {
     fn new_reports(&mut self, reports: &[String]) -> Vec<String> {
         let mut new = Vec::new();
         for report in reports {
-            let left = MOST_REPORTS.saturating_sub(self.reports.len());
-            if left == 0 {
-                break;
-            }
+            let server = server_of(report);
+            let told = self.reports.entry(server.clone()).or_default();
             let report = output::inline(report, MOST_CHARACTERS);
-            if self.reports.insert(report.clone()) {
-                new.push(report);
-                if left == 1 {
-                    new.push(
-                        "what else is to be said of tools is not shown; `portcullis tools` shows all"
-                            .to_owned(),
-                    );
-                }
+            if told.len() >= MOST_REPORTS || !told.insert(report.clone()) {
+                continue;
+            }
+            new.push(report);
+            if told.len() == MOST_REPORTS {
+                let of = server.map_or("servers together".to_owned(), |server| format!("`{server}`"));
+                new.push(format!(
+                    "what else is to be said of the tools of {of} is not shown; `portcullis tools` shows what there is"
+                ));
             }
         }
         new
     }
+}
+
+/// The server that a report is about; none where it is about several.
+fn server_of(report: &str) -> Option<ServerId> {
+    let (server, _) = report.split_once(": ")?;
+    server.parse().ok()
 }
 
 fn log(record: &EventRecord) {
@@ -168,15 +191,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_told_once_and_no_more_of_them_than_somebody_reads() {
+    fn a_report_is_told_once_and_no_more_of_one_server_than_somebody_reads() {
         let mut told = Told::default();
-        let reports =
-            |numbers: std::ops::Range<usize>| -> Vec<_> { numbers.map(|n| format!("s: {n}")).collect() };
-        assert_eq!(told.new_reports(&reports(0..2)), ["s: 0", "s: 1"]);
-        assert_eq!(told.new_reports(&reports(1..3)), ["s: 2"]);
-        let last = told.new_reports(&reports(0..MOST_REPORTS + 10));
+        let reports = |server: &str, numbers: std::ops::Range<usize>| -> Vec<_> {
+            numbers.map(|number| format!("{server}: {number}")).collect()
+        };
+        assert_eq!(told.new_reports(&reports("s", 0..2)), ["s: 0", "s: 1"]);
+        assert_eq!(told.new_reports(&reports("s", 1..3)), ["s: 2"]);
+        let last = told.new_reports(&reports("s", 0..MOST_REPORTS + 10));
         assert_eq!(last.len(), MOST_REPORTS - 3 + 1);
-        assert!(last.last().unwrap().contains("`portcullis tools`"), "{last:?}");
-        assert_eq!(told.new_reports(&reports(0..MOST_REPORTS + 20)), [""; 0]);
+        assert!(last.last().unwrap().contains("`s` is not shown"), "{last:?}");
+        assert_eq!(told.new_reports(&reports("s", 0..MOST_REPORTS + 20)), [""; 0]);
+        // However much one of them has to say, the others are heard.
+        assert_eq!(told.new_reports(&reports("t", 0..1)), ["t: 0"]);
+        let clash = "alias `x` would stand for `mcp.s.a: b` and `mcp.t.a`; it is offered for none";
+        assert_eq!(told.new_reports(&[clash.to_owned()]), [clash]);
     }
 }

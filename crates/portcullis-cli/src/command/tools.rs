@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use portcullis::{Catalog, Decision, ServerId, ServerState, ServerStatus};
+use portcullis::{Catalog, Decision, ServerId, ServerState, ServerStatus, Unlisted};
 use serde::Serialize;
 
 use crate::{
@@ -13,6 +13,8 @@ use crate::{
 struct Listing<'a> {
     servers: &'a BTreeMap<ServerId, ServerStatus>,
     tools: Vec<ToolLine>,
+    /// Restricted by names that restrict nothing.
+    unlisted: &'a [Unlisted],
     reports: &'a [String],
 }
 
@@ -46,6 +48,7 @@ pub(crate) async fn run(arguments: ToolsArguments) -> ExitStatus {
         let listing = Listing {
             servers: catalog.servers(),
             tools,
+            unlisted: catalog.unlisted(),
             reports: catalog.reports(),
         };
         match arguments.format {
@@ -114,9 +117,10 @@ impl Listing<'_> {
             let told = format!("note: {count} tools are denied, since deciding went wrong: {error}");
             output::note(&output::inline(&told, 1_000));
         }
-        self.reports
-            .iter()
-            .for_each(|report| output::note(&format!("note: {}", output::safe(report))));
+        let unlisted = self.unlisted.iter().map(ToString::to_string);
+        for told in unlisted.chain(self.reports.iter().cloned()) {
+            output::note(&format!("note: {}", output::safe(&told)));
+        }
     }
 }
 
@@ -141,6 +145,7 @@ mod tests {
                 tool("b", ReasonCode::DenyPinUnknown, Some("the disk is full")),
                 tool("c", ReasonCode::DenyByPolicy, None),
             ],
+            unlisted: &[],
             reports: &[],
         };
         assert_eq!(

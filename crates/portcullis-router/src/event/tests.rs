@@ -36,6 +36,7 @@ fn every_listener_hears_all_events_in_the_order_of_their_numbers() {
         for tools in 0..500 {
             bus.tell(Event::CatalogChanged {
                 tools,
+                unlisted: Vec::new(),
                 reports: Vec::new(),
             });
         }

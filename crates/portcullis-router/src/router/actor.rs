@@ -60,6 +60,7 @@ impl Actor for RouterActor {
                 let catalog = Catalog::clone(&state.catalog.borrow());
                 let changed = Event::CatalogChanged {
                     tools: catalog.tools().count(),
+                    unlisted: Vec::new(),
                     reports: Vec::new(),
                 };
                 state.publish(catalog, [changed]);
@@ -119,6 +120,7 @@ impl RouterArguments {
         catalog.set_tools(spec, version, list, &looked.pins);
         let changed = Event::CatalogChanged {
             tools: catalog.tools().count(),
+            unlisted: catalog.unlisted_of(&server).cloned().collect(),
             reports: catalog.reports_of(&server).cloned().collect(),
         };
         let news = looked.news.into_iter().map(|news| Event::Pin {
@@ -138,6 +140,7 @@ impl RouterArguments {
         };
         let changed = Event::CatalogChanged {
             tools: catalog.tools().count(),
+            unlisted: Vec::new(),
             reports: Vec::new(),
         };
         let approved =

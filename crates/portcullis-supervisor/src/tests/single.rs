@@ -69,7 +69,8 @@ async fn a_tool_that_is_disabled_and_not_there_is_told() {
         spec.disabled_tools = [name.to_owned()].into();
         let connection = connect(spec, options()).await.unwrap();
         let told = format!(
-            "`disabledTools` names `{name}`, which the server does not offer: nothing is restricted by it"
+            "`disabledTools` names `{name}`, which is not among the tools that were taken from the server: nothing is \
+             restricted by it"
         );
         assert_eq!(connection.reports(), [told]);
         connection.close().await.unwrap();

@@ -1,58 +1,108 @@
 //! Tools that a definition restricts and its server does not list: a name that is misspelt restricts nothing.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    fmt,
+};
 
 use portcullis_config::ServerSpec;
+use serde::Serialize;
 
 use super::ToolList;
 use crate::said::excerpt;
 
 /// Longer names, in bytes, are not looked at for what may have been meant.
 const LONGEST_MEANT: usize = 256;
+/// How many names that may have been meant are told; the rest are counted.
+const MOST_MEANT: usize = 8;
+
+/// A tool that a definition restricts, and that is not among those which were taken from its server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnlistedTool {
+    /// The field that names it, as Portcullis' own documents call it.
+    pub field: &'static str,
+    /// The name that restricts nothing.
+    pub name: String,
+    /// The server's tools whose names have the same letters and digits, whatever their case, in the server's order; at
+    /// most 8 of them. The server chose them: more than one can be there to be taken for another.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub meant: Vec<String>,
+    /// How many more there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub meant_more: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl fmt::Display for UnlistedTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, name, .. } = self;
+        let name = excerpt(name);
+        write!(
+            f,
+            "`{field}` names `{name}`, which is not among the tools that were taken from the server: nothing is restricted \
+             by it"
+        )?;
+        let meant: Vec<_> = self
+            .meant
+            .iter()
+            .map(|name| format!("`{}`", excerpt(name)))
+            .collect();
+        match (meant.is_empty(), self.meant_more) {
+            (true, _) => Ok(()),
+            (false, 0) => write!(f, "; is {} meant?", meant.join(" or ")),
+            (false, more) => write!(f, "; is {} or one of {more} more meant?", meant.join(" or ")),
+        }
+    }
+}
 
 impl ToolList {
-    /// The same, with the names first that `spec` restricts and this does not have. They are the user's own, so that no
-    /// limit of a listing leaves them out.
+    /// The same, with what `spec` restricts that it does not have.
     #[must_use]
     pub(crate) fn checked_against(mut self, spec: &ServerSpec) -> Self {
         let fields = [
             ("disabledTools", &spec.disabled_tools),
             ("disabledAutoApproveTools", &spec.disabled_auto_approve_tools),
         ];
-        let reports: Vec<_> = fields
+        self.unlisted = fields
             .into_iter()
-            .flat_map(|(field, names)| self.unlisted(field, names))
+            .flat_map(|(field, names)| self.unlisted_of(field, names))
             .collect();
-        self.reports.splice(0..0, reports);
         self
     }
 
-    /// A sentence for each of `names` that is none of a tool here.
-    fn unlisted(&self, field: &str, names: &BTreeSet<String>) -> Vec<String> {
+    fn unlisted_of(&self, field: &'static str, names: &BTreeSet<String>) -> Vec<UnlistedTool> {
         let listed: HashSet<&str> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
         let unlisted: Vec<_> = names
             .iter()
             .filter(|name| !listed.contains(name.as_str()))
             .collect();
-        if unlisted.is_empty() {
-            return Vec::new();
-        }
-        // Of several that may be meant, the first one in the server's order.
-        let meant: HashMap<_, _> = self
-            .tools
+        let mut alike: HashMap<_, Vec<&str>> = unlisted
             .iter()
-            .rev()
-            .filter_map(|tool| Some((letters(&tool.name)?, &tool.name)))
+            .filter_map(|name| Some((letters(name)?, Vec::new())))
             .collect();
+        if !alike.is_empty() {
+            for tool in &self.tools {
+                if let Some(alike) = letters(&tool.name).and_then(|letters| alike.get_mut(&letters)) {
+                    alike.push(&tool.name);
+                }
+            }
+        }
         let told = |name: &String| {
-            let meant = letters(name)
-                .and_then(|letters| meant.get(&letters))
-                .map(|meant| format!("; is `{}` meant?", excerpt(meant)))
-                .unwrap_or_default();
-            format!(
-                "`{field}` names `{}`, which the server does not offer: nothing is restricted by it{meant}",
-                excerpt(name)
-            )
+            let alike = letters(name).and_then(|letters| alike.get(&letters));
+            let alike = alike.map_or(&[][..], Vec::as_slice);
+            UnlistedTool {
+                field,
+                name: name.clone(),
+                meant: alike
+                    .iter()
+                    .take(MOST_MEANT)
+                    .map(|name| (*name).to_owned())
+                    .collect(),
+                meant_more: alike.len().saturating_sub(MOST_MEANT),
+            }
         };
         unlisted.into_iter().map(told).collect()
     }
@@ -81,15 +131,14 @@ mod tests {
         }
     }
 
-    fn list(names: &[&str]) -> ToolList {
-        let tool = |name: &&str| ToolDefinition {
-            name: (*name).to_owned(),
+    fn list<S: AsRef<str>>(names: &[S]) -> ToolList {
+        let tool = |name: &S| ToolDefinition {
+            name: name.as_ref().to_owned(),
             description: None,
             definition: "{}".into(),
         };
         ToolList {
             tools: names.iter().map(tool).collect(),
-            reports: vec!["what the listing says".to_owned()],
             ..ToolList::default()
         }
     }
@@ -97,37 +146,53 @@ mod tests {
     #[test]
     fn what_is_listed_is_not_told() {
         let list = list(&["delete", "read"]);
-        assert_eq!(
-            list.clone()
-                .checked_against(&spec(&["delete"], &["read", "delete"])),
-            list
-        );
-        assert_eq!(list.clone().checked_against(&spec(&[], &[])), list);
+        let checked = |spec| list.clone().checked_against(&spec);
+        assert_eq!(checked(spec(&["delete"], &["read", "delete"])), list);
+        assert_eq!(checked(spec(&[], &[])), list);
     }
 
     #[test]
-    fn what_is_not_listed_is_told_first_with_what_may_be_meant() {
-        let told = list(&["delete_file", "DELETE_FILE", "read"]).checked_against(&spec(
-            &["Delete-File", "delete_file", "deleteFile ", "wipe"],
+    fn what_is_not_listed_is_told_with_all_that_may_be_meant() {
+        let list = list(&["delete_file", "DELETE.FILE", "read"]);
+        let told = list.checked_against(&spec(
+            &["Delete-File", "delete_file", "wipe"],
             &["r\u{200b}ead", "--"],
         ));
+        let told: Vec<_> = told.unlisted.iter().map(ToString::to_string).collect();
         let line = |field: &str, name: &str, meant: &str| {
             format!(
-                "`{field}` names `{name}`, which the server does not offer: nothing is restricted by it{meant}"
+                "`{field}` names `{name}`, which is not among the tools that were taken from the server: nothing is \
+                 restricted by it{meant}"
             )
         };
         let (off, asks) = ("disabledTools", "disabledAutoApproveTools");
         assert_eq!(
-            told.reports,
+            told,
             [
-                line(off, "Delete-File", "; is `delete_file` meant?"),
-                line(off, "deleteFile ", "; is `delete_file` meant?"),
+                line(off, "Delete-File", "; is `delete_file` or `DELETE.FILE` meant?"),
                 line(off, "wipe", ""),
                 line(asks, "--", ""),
                 line(asks, "r\\u{200b}ead", "; is `read` meant?"),
-                "what the listing says".to_owned(),
             ]
         );
-        assert_eq!(told.tools.len(), 3);
+    }
+
+    /// A server may have a name for each that it wants to be taken for another.
+    #[test]
+    fn of_many_that_may_be_meant_the_rest_are_counted() {
+        let names: Vec<_> = (1..=20).map(|dots| format!("d{}f", ".".repeat(dots))).collect();
+        let told = list(&names).checked_against(&spec(&["df"], &[]));
+        let [told] = told.unlisted.as_slice() else {
+            panic!("{told:?}")
+        };
+        assert_eq!(
+            (told.meant.as_slice(), told.meant_more),
+            (&names[..MOST_MEANT], 12)
+        );
+        assert!(
+            told.to_string()
+                .ends_with("or `d........f` or one of 12 more meant?"),
+            "{told}"
+        );
     }
 }

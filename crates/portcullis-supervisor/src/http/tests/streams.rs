@@ -153,6 +153,36 @@ async fn a_stream_that_the_rules_keep_from_going_on_ends_its_call_at_once() {
     }
 }
 
+/// What may pass is tried again: the first time nothing comes back at all.
+#[tokio::test]
+async fn a_stream_that_cannot_go_on_for_a_moment_goes_on_later() {
+    let (asked, tries) = (
+        Arc::<Mutex<Option<Value>>>::default(),
+        Arc::<AtomicUsize>::default(),
+    );
+    let count = Arc::clone(&tries);
+    let server = Server::new(move |request| {
+        if request.contains(r#""method":"tools/call""#) {
+            *asked.lock().unwrap() = Some(id_of(request));
+            return reply("200 OK", EVENTS, b"id: 7\nretry: 10\ndata:\n\n");
+        }
+        if request.starts_with("GET") && header_of(request, "last-event-id").is_some() {
+            if count.fetch_add(1, Ordering::SeqCst) == 0 {
+                return Vec::new();
+            }
+            let id = asked.lock().unwrap().clone().unwrap();
+            let event = format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n");
+            return reply("200 OK", EVENTS, event.as_bytes());
+        }
+        legacy(request)
+    })
+    .await;
+    let mut hub = Hub::new(server.spec(), Protocol::Initialize).await;
+    hub.state("ready").await;
+    assert_eq!(hub.call("{}").await.unwrap(), "{}");
+    assert_eq!((tries.load(Ordering::SeqCst), calls(&server)), (2, 1));
+}
+
 /// Nor where the name of its address leads elsewhere by now.
 #[tokio::test]
 async fn a_stream_does_not_go_on_at_an_address_that_is_allowed_no_more() {
