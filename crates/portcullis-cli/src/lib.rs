@@ -86,9 +86,7 @@ pub fn run<A: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = A>) ->
     });
     // A read from a terminal cannot be called off: do not wait for it.
     runtime.shutdown_background();
-    let status = output::end(status);
-    stderr::finish();
-    status.into()
+    output::end(status).into()
 }
 
 #[cfg(test)]

@@ -33,16 +33,17 @@ pub(crate) fn end(status: ExitStatus) -> ExitStatus {
     if let Err(error) = io::stdout().lock().flush() {
         lost(error);
     }
-    let Some(why) = LOST.get() else {
-        return status;
-    };
-    error(&format!(
-        "standard output cannot be written, so the result is not whole: {why}"
-    ));
-    match status {
-        ExitStatus::Done => ExitStatus::Failed,
-        other => other,
+    let mut status = status;
+    if let Some(why) = LOST.get() {
+        error(&format!(
+            "standard output cannot be written, so the result is not whole: {why}"
+        ));
+        if status == ExitStatus::Done {
+            status = ExitStatus::Failed;
+        }
     }
+    stderr::finish();
+    status
 }
 
 /// Prints data as one line of JSON.

@@ -334,94 +334,45 @@ mod tests {
     #[test]
     fn what_lasts_is_what_somebody_decided() {
         let host = || "http://a.test:80".to_owned();
-        let source = || std::io::Error::other("x");
-        let refused = || {
-            EgressError::Refused(
-                crate::EgressRules::default()
-                    .check_url(&"http://a.test/".parse().unwrap())
-                    .unwrap_err(),
-            )
-        };
-        let redirected = |source| EgressError::AfterRedirect {
+        let url = "http://a.test/".parse().unwrap();
+        let refused = || EgressError::Refused(crate::EgressRules::default().check_url(&url).unwrap_err());
+        let behind_a_redirect = |source| EgressError::AfterRedirect {
             from: host(),
             source: Box::new(source),
         };
-        let after = std::time::Duration::ZERO;
-        for (error, lasts) in [
-            (refused(), true),
-            (redirected(refused()), true),
-            (redirected(redirected(refused())), true),
-            (
-                EgressError::Redirect {
-                    host: host(),
-                    status: 307,
-                    why: String::new(),
-                },
-                true,
-            ),
-            (
-                EgressError::TooManyRedirects {
-                    host: host(),
-                    limit: 1,
-                },
-                true,
-            ),
-            (
-                EgressError::Moved {
-                    host: host(),
-                    status: 301,
-                    place: String::new(),
-                },
-                true,
-            ),
-            (
-                EgressError::Header {
-                    name: "host".to_owned(),
-                },
-                true,
-            ),
-            (
-                EgressError::NoRoots {
-                    host: host(),
-                    why: String::new(),
-                },
-                true,
-            ),
-            (EgressError::ProxyLogin { proxy: host() }, true),
-            (
-                EgressError::Resolve {
-                    host: host(),
-                    source: source(),
-                },
-                false,
-            ),
-            (
-                redirected(EgressError::Resolve {
-                    host: host(),
-                    source: source(),
-                }),
-                false,
-            ),
-            (EgressError::FirstByte { host: host(), after }, false),
-            (EgressError::Idle { host: host(), after }, false),
-            (EgressError::Total { host: host(), after }, false),
-            (
-                EgressError::BodyTooLarge {
-                    host: host(),
-                    limit_bytes: 1,
-                },
-                false,
-            ),
-            (
-                EgressError::Encoding {
-                    host: host(),
-                    why: String::new(),
-                },
-                false,
-            ),
-        ] {
-            assert_eq!(error.is_lasting(), lasts, "{error:?}");
-        }
+        let unresolved = || EgressError::Resolve {
+            host: host(),
+            source: std::io::Error::other("x"),
+        };
+        let (why, after, proxy) = (String::new, Duration::ZERO, host());
+        let lasting = [
+            refused(),
+            behind_a_redirect(refused()),
+            behind_a_redirect(behind_a_redirect(refused())),
+            EgressError::TooManyRedirects {
+                host: host(),
+                limit: 1,
+            },
+            EgressError::NoRoots {
+                host: host(),
+                why: why(),
+            },
+            EgressError::ProxyLogin { proxy },
+            EgressError::Setup { why: why() },
+        ];
+        let passing = [
+            unresolved(),
+            behind_a_redirect(unresolved()),
+            EgressError::FirstByte { host: host(), after },
+            EgressError::Idle { host: host(), after },
+            EgressError::Total { host: host(), after },
+            EgressError::Encoding {
+                host: host(),
+                why: why(),
+            },
+        ];
+        assert!(lasting.iter().all(EgressError::is_lasting), "{lasting:?}");
+        assert!(!passing.iter().any(EgressError::is_lasting), "{passing:?}");
     }
 
     /// What is taken for two words, and so for no secret, is not told as one.
