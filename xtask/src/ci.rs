@@ -77,7 +77,7 @@ pub(crate) const STAGES: &[Stage] = &[
         name: "test",
         about: "all tests, documentation examples included",
         slow: true,
-        work: Work::Cargo(&["test", "--workspace", "--no-fail-fast"]),
+        work: Work::Tests,
     },
     Stage {
         name: "test-keyring",
@@ -103,6 +103,9 @@ pub(crate) const STAGES: &[Stage] = &[
 /// No stage may hang a run for longer.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
+/// How long tests go on that look for rare meetings; by hand they are shorter.
+const LONGER: &[(&str, &str)] = &[("PORTCULLIS_RACE_SECONDS", "60"), ("PORTCULLIS_KILLS", "250")];
+
 /// One part of `ci`.
 pub(crate) struct Stage {
     name: &'static str,
@@ -114,6 +117,8 @@ pub(crate) struct Stage {
 
 enum Work {
     Cargo(&'static [&'static str]),
+    /// All tests, and those that go on for a while for longer than by hand.
+    Tests,
     Docs,
     Own(fn(&Root) -> Result<()>),
 }
@@ -132,6 +137,13 @@ impl Stage {
             Work::Cargo(arguments) => {
                 component(root, arguments.first().copied().unwrap_or_default())?;
                 Run::cargo(root, arguments).within(DEADLINE).status()
+            }
+            Work::Tests => {
+                let tests = Run::cargo(root, &["test", "--workspace", "--no-fail-fast"]);
+                let tests = LONGER
+                    .iter()
+                    .fold(tests, |tests, (name, value)| tests.with_env(name, value));
+                tests.within(DEADLINE).status()
             }
             Work::Docs => {
                 let docs = Run::cargo(root, &["doc", "--workspace", "--no-deps"]);

@@ -58,6 +58,8 @@ mod shelf;
 
 mod commit;
 
+mod settle;
+
 mod session;
 
 mod writer;

@@ -37,7 +37,12 @@ pub(crate) const ASIDE: &str = "quarantine-";
 /// The folder that holds `blob`: the first two digits of its name.
 pub(crate) fn fan_out(blob: BlobRef) -> String {
     let [first, ..] = *blob.0.as_bytes();
-    format!("{first:02x}")
+    shard(first)
+}
+
+/// The folder of that number, of 256.
+pub(crate) fn shard(number: u8) -> String {
+    format!("{number:02x}")
 }
 
 /// Opens the store at `path`, or lays one out where there is nothing.

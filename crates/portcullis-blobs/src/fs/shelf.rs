@@ -1,12 +1,8 @@
 //! What all work on the store's folder stands on: its folders, what they may hold, and when it is on the disk.
 
 use std::{
-    fs::File,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicBool},
 };
 
 use portcullis_types::BlobRef;
@@ -32,8 +28,8 @@ use crate::{BlobError, usage::Usage};
 pub(crate) struct Shelf {
     path: PathBuf,
     pub(crate) root: Folder,
-    durability: Durability,
-    committer: Committer,
+    pub(super) durability: Durability,
+    pub(super) committer: Committer,
     /// How often a lock is asked for that another process holds.
     pub(crate) lock_tries: u32,
     pub(crate) usage: Arc<Usage>,
@@ -46,9 +42,9 @@ pub(crate) struct Shelf {
     pub(crate) helpers: Helpers,
     pub(crate) recent: Recent,
     /// For each of the 256 folders, whether its own name is known to be on the disk.
-    synced: Vec<AtomicBool>,
+    pub(super) synced: Vec<AtomicBool>,
     /// Whether the name of the folder that holds those is.
-    root_synced: AtomicBool,
+    pub(super) root_synced: AtomicBool,
 }
 
 /// What tells that a file is what its name says.
@@ -226,6 +222,7 @@ impl Shelf {
                 let folder = parent
                     .child_or_new(name)
                     .map_err(self.failed("create a folder"))?;
+                self.is_new(name);
                 layout::keep_others_out_of(&folder, name, &self.path)?;
                 Ok(folder)
             }
@@ -247,66 +244,6 @@ impl Shelf {
             Err(Errno::WOULDBLOCK) => Err(BlobError::Busy { place: place() }),
             other => other.map_err(self.failed("lock a folder")),
         }
-    }
-
-    /// Makes what was written to `file` durable, where that is wanted, before it gets its name.
-    pub(crate) fn settle_content(&self, file: &File) -> Result<(), BlobError> {
-        match self.durability {
-            Durability::Fsync => Folder::sync_file(file).map_err(self.io_failed("sync a blob")),
-            Durability::Group => self.commit(),
-            Durability::None => Ok(()),
-        }
-    }
-
-    /// Makes the names that lead to `blob` durable, where that is wanted.
-    pub(crate) fn settle_names(&self, blob: BlobRef, folder: &Folder) -> Result<(), BlobError> {
-        match self.durability {
-            Durability::Fsync => self.sync_names(blob, folder),
-            Durability::Group => self.commit(),
-            Durability::None => Ok(()),
-        }
-    }
-
-    /// Makes a blob that was there before durable, where that is wanted: its first writer may not have come to
-    /// that yet, or may not have wanted to. `false` where it is gone: nobody keeps a reader from moving it aside.
-    pub(crate) fn settle_existing(&self, blob: BlobRef, folder: &Folder) -> Result<bool, BlobError> {
-        if self.durability == Durability::Fsync {
-            let (file, _) = match folder.file(&blob.0.to_string()) {
-                Err(Errno::NOENT) => return Ok(false),
-                other => other.map_err(self.failed("open a blob"))?,
-            };
-            Folder::sync_file(&file).map_err(self.io_failed("sync a blob"))?;
-        }
-        self.settle_names(blob, folder)?;
-        Ok(true)
-    }
-
-    pub(crate) fn is_durable(&self) -> bool {
-        self.durability != Durability::None
-    }
-
-    /// One sync of the file system for all that wait for one now.
-    fn commit(&self) -> Result<(), BlobError> {
-        self.committer
-            .commit(|| self.root.sync_file_system())
-            .map_err(self.failed("sync the file system"))
-    }
-
-    fn sync_names(&self, blob: BlobRef, folder: &Folder) -> Result<(), BlobError> {
-        folder.sync().map_err(self.failed("sync a folder"))?;
-        let [first, ..] = *blob.0.as_bytes();
-        if let Some(synced) = self.synced.get(usize::from(first))
-            && !synced.load(Ordering::Acquire)
-        {
-            let all = self.own_folder_or_new(&self.root, layout::BLOBS)?;
-            all.sync().map_err(self.failed("sync a folder"))?;
-            if !self.root_synced.load(Ordering::Acquire) {
-                self.root.sync().map_err(self.failed("sync a folder"))?;
-                self.root_synced.store(true, Ordering::Release);
-            }
-            synced.store(true, Ordering::Release);
-        }
-        Ok(())
     }
 
     /// Moves what was found under the name of `blob` aside and says so.

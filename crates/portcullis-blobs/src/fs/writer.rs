@@ -85,7 +85,7 @@ impl Shelf {
             return writer.publish_as(blob, Proof::Content(content));
         }
         // What is there already needs no room, so what went wrong with writing it once more is of no interest.
-        if let Some(stored) = self.existing(session, blob, content)? {
+        if let Some(stored) = self.existing(session, blob, size_bytes, Proof::Content(content))? {
             return Ok(stored);
         }
         let (mut writer, rest) = match begun {
@@ -133,14 +133,14 @@ impl Shelf {
         &self,
         session: &Session,
         blob: BlobRef,
-        content: &[u8],
+        size_bytes: u64,
+        proof: Proof<'_>,
     ) -> Result<Option<Stored>, BlobError> {
-        let size_bytes = content.len() as u64;
         let Some(folder) = self.folder(blob)? else {
             return Ok(None);
         };
         self.lock(&folder, Lock::Shared)?;
-        let existed = self.adopt(session, &folder, blob, size_bytes, Proof::Content(content))?;
+        let existed = self.adopt(session, &folder, blob, size_bytes, proof)?;
         Ok(existed.then_some(Stored {
             blob,
             size_bytes,
@@ -210,6 +210,14 @@ impl Writer {
     /// Names what was written by its hash.
     pub(crate) fn finish(self) -> Result<Stored, BlobError> {
         let blob = self.blob();
+        // What is there already is not brought to the disk a second time.
+        if self.shelf.is_durable()
+            && let Some(stored) = self
+                .shelf
+                .existing(&self.session, blob, self.size_bytes, Proof::Hash)?
+        {
+            return Ok(stored);
+        }
         self.publish_as(blob, Proof::Hash)
     }
 

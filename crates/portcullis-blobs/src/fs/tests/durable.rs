@@ -13,6 +13,7 @@ use super::{
 /// A store in which a blob was put, another into the same folder, and the first once more.
 struct Put {
     fixture: Fixture,
+    store: FsStore,
     contents: [Bytes; 2],
     steps: [Vec<Step>; 3],
 }
@@ -39,6 +40,7 @@ impl Put {
         });
         Self {
             fixture,
+            store,
             contents: [first, second],
             steps,
         }
@@ -72,6 +74,55 @@ fn content_is_on_the_disk_before_its_name_and_both_before_a_put_returns() {
 
     let put = Put::with(Durability::None);
     assert_eq!(put.steps, [vec![Named], vec![Named], vec![]]);
+}
+
+/// However it comes, what is there already is not brought to the disk a second time.
+#[test]
+fn what_is_streamed_and_there_already_is_not_synced_again() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let content = Bytes::from_static(b"first");
+    let mut steps = Vec::new();
+    for existed in [false, true] {
+        let mut writer = store.writer().unwrap();
+        writer.write(&content).unwrap();
+        taken();
+        assert_eq!(writer.publish().unwrap().existed, existed);
+        steps.push(taken());
+    }
+    let file = fixture.file(&content);
+    let first = FileSynced(fs::metadata(&file).unwrap().ino());
+    let shard = synced(file.parent().unwrap());
+    assert!(steps[0].contains(&Named), "{steps:?}");
+    // Whoever put it first may not have come to that yet.
+    assert_eq!(steps[1], [first, shard]);
+}
+
+/// A folder that somebody has removed is made anew, and its name is one that is not on the disk.
+#[test]
+fn a_folder_that_was_made_anew_has_its_name_brought_to_the_disk_too() {
+    let put = Put::with(Durability::Fsync);
+    let (root, file) = (put.fixture.folder(), put.fixture.file(&put.contents[0]));
+    let (shard, all) = (file.parent().unwrap().to_owned(), root.join("blake3"));
+    let put_again = || {
+        taken();
+        put.store.shelf.put(&put.store.session, &put.contents[0]).unwrap();
+        let content = FileSynced(fs::metadata(&file).unwrap().ino());
+        (content, taken())
+    };
+    fs::remove_dir_all(&shard).unwrap();
+    let (content, steps) = put_again();
+    assert_eq!(steps, [content, Named, synced(&shard), synced(&all)]);
+    fs::remove_dir_all(&all).unwrap();
+    let (content, steps) = put_again();
+    assert_eq!(
+        steps,
+        [content, Named, synced(&shard), synced(&all), synced(&root)]
+    );
+    // From then on it is known.
+    fs::remove_file(&file).unwrap();
+    let (content, steps) = put_again();
+    assert_eq!(steps, [content, Named, synced(&shard)]);
 }
 
 /// What a disk did not take may be lost, and is not told by its size alone.

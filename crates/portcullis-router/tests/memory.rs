@@ -1,4 +1,5 @@
-//! Large results over HTTP, from a server in a process of its own: what the hub's process takes of memory for them.
+//! Large results over stdio and HTTP, from a server in a process of its own: what the hub's process takes of memory for
+//! them.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -9,16 +10,20 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitCode, Stdio},
     sync::Arc,
     time::Duration,
 };
 
 use portcullis_blobs::{BlobStore, FsOptions, FsStore};
-use portcullis_config::{HttpSpec, NoEnvironment, Protocol, ServerSpec, Timeouts};
+use portcullis_config::{
+    HttpSpec, NoEnvironment, Protocol, ServerSpec, StdioSpec, Template, Timeouts, TransportSpec,
+};
 use portcullis_policy::{DecisionPoint, PolicyFile};
 use portcullis_router::{CallRequest, Router, RouterOptions};
-use portcullis_testkit::{Behaviour, HttpReplies, HttpServer, Script, Tool, pseudo_random};
+use portcullis_testkit::{
+    Behaviour, HttpReplies, HttpServer, OwnServer, Script, Tool, play_given, pseudo_random,
+};
 use tokio::time::timeout;
 
 const REPLIES: &str = "REPLIES";
@@ -27,7 +32,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 const SEED: u64 = 7;
 
-/// No test by itself: the other one starts this program again, as its server.
+fn script() -> Script {
+    let image = |bytes| Behaviour::image(bytes, SEED);
+    Script::new("s")
+        .tool(Tool::new("small", image(MIB)))
+        .tool(Tool::new("large", image(16 * MIB)))
+}
+
+/// No test by itself: the other one starts this program again, as its server over stdio.
+#[test]
+fn scripted_server() -> ExitCode {
+    play_given()
+}
+
+/// Nor this, over HTTP.
 #[test]
 fn server() {
     let Ok(replies) = std::env::var(REPLIES) else {
@@ -37,11 +55,7 @@ fn server() {
         "json" => HttpReplies::Json,
         _ => HttpReplies::Events,
     };
-    let image = |bytes| Behaviour::image(bytes, SEED);
-    let script = Script::new("s")
-        .tool(Tool::new("small", image(MIB)))
-        .tool(Tool::new("large", image(16 * MIB)));
-    let server = HttpServer::start(&script, replies).unwrap();
+    let server = HttpServer::start(&script(), replies).unwrap();
     println!("\n{URL}{}", server.url());
     // Until the other end of the pipe is gone.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
@@ -75,12 +89,25 @@ impl Server {
     fn spec(&self) -> ServerSpec {
         let origin = self.url.trim_end_matches("/mcp");
         let http = HttpSpec::new(self.url.parse().unwrap(), vec![origin.parse().unwrap()]);
-        ServerSpec {
-            timeouts: Timeouts::uniform(PATIENCE),
-            protocol: Protocol::Initialize,
-            ..ServerSpec::new("s".parse().unwrap(), http)
-        }
+        of_older_era(http)
     }
+}
+
+fn of_older_era(transport: impl Into<TransportSpec>) -> ServerSpec {
+    ServerSpec {
+        timeouts: Timeouts::uniform(PATIENCE),
+        protocol: Protocol::Initialize,
+        ..ServerSpec::new("s".parse().unwrap(), transport)
+    }
+}
+
+fn over_stdio() -> ServerSpec {
+    let own = OwnServer::new("scripted_server", &script()).unwrap();
+    let (name, value) = own.variable;
+    of_older_era(StdioSpec {
+        env: [(name, Template::literal(&value))].into(),
+        ..StdioSpec::new(own.program, own.args)
+    })
 }
 
 impl Drop for Server {
@@ -108,14 +135,15 @@ fn kib(name: &str) -> u64 {
     value.trim().trim_end_matches(" kB").trim().parse().unwrap()
 }
 
-/// One body and one event of over 21 MiB: the hub's process grows by a part of that, and the bytes are the same.
+/// One line, one body and one event of over 21 MiB: the hub's process grows by a part of that, and the bytes are the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_picture_reaches_the_store_without_lying_in_memory() {
-    for replies in ["json", "events"] {
-        let server = Server::start(replies);
+    for over in ["stdio", "json", "events"] {
+        let server = (over != "stdio").then(|| Server::start(over));
+        let spec = server.as_ref().map_or_else(over_stdio, Server::spec);
         let folder = tempfile::tempdir().unwrap();
         let store = FsStore::open(&folder.path().join("blobs"), FsOptions::default()).unwrap();
-        let router = router(server.spec(), Arc::new(store)).await;
+        let router = router(spec, Arc::new(store)).await;
         let call = async |tool: &str| {
             let request = CallRequest::new(format!("mcp.s.{tool}").parse().unwrap(), "{}");
             let called = timeout(PATIENCE, router.call(request)).await;
@@ -127,13 +155,13 @@ async fn a_large_picture_reaches_the_store_without_lying_in_memory() {
         let before = kib("VmRSS:");
         let info = call("large").await;
         let grew = kib("VmHWM:").saturating_sub(before);
-        assert!(grew <= 8 << 10, "{replies}: it grew by {grew} KiB");
+        assert!(grew <= 8 << 10, "{over}: it grew by {grew} KiB");
         assert_eq!(
             (info.size_bytes, info.media_type.as_str()),
             (16 * MIB, "image/png")
         );
         let content = router.store().get(info.blob).await.unwrap();
-        assert!(content == pseudo_random("image/png", 16 << 20, SEED), "{replies}");
+        assert!(content == pseudo_random("image/png", 16 << 20, SEED), "{over}");
         router.shutdown().await.unwrap();
     }
 }
