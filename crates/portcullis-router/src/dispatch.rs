@@ -184,7 +184,7 @@ impl Dispatch {
                     attempt += 1;
                     at_least = ready.version() + 1;
                 }
-                Err(other) => return Err(fault(other)),
+                Err(other) => return Err(fault(self.shaping.fault(upstream.id(), other).await)),
             }
         }
     }

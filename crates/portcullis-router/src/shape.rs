@@ -53,6 +53,8 @@ mod storing;
 
 mod work;
 
+mod fault;
+
 #[cfg(test)]
 mod tests;
 

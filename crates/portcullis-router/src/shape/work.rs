@@ -76,6 +76,10 @@ impl Shaping {
         }
     }
 
+    pub(super) fn options(&self) -> &ShapeOptions {
+        &self.keeper.options
+    }
+
     /// The result as the host gets it.
     pub(crate) async fn shape(&self, server: &ServerId, reply: RawReply) -> Result<ShapedResult, ShapeError> {
         timeout(WITHIN, self.shape_at_leisure(server, reply))

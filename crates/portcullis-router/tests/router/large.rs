@@ -190,6 +190,35 @@ async fn long_text_is_handed_on_spilled_or_refused_and_never_cut() {
 }
 
 /// A blob over the limit fails its own call, says so, and leaves nothing; calls beside and after it are answered.
+/// What may not be in a result does not come by way of an error.
+#[tokio::test]
+async fn a_large_error_is_stored_and_its_start_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = format!("no: {}", "x".repeat(100_000));
+    let refuses = Behaviour::JsonRpcError {
+        code: -32000,
+        message: message.clone(),
+    };
+    let script = Script::new("s").tool(Tool::new("refuses", refuses));
+    let rig = on_disk(folder.path(), Limits::default(), ShapeOptions::default(), &script).await;
+    let error = rig.call("refuses", "{}").await.unwrap_err();
+    assert_eq!(error.code(), "upstream-error");
+    let told = error.to_string();
+    assert!(
+        told.len() < 1_000 && told.contains("error -32000: no: xxx"),
+        "{told}"
+    );
+    let (_, blob) = told.split_once("stored whole as ").unwrap();
+    let content = rig
+        .router
+        .store()
+        .get(blob.trim_end_matches(')').parse().unwrap())
+        .await
+        .unwrap();
+    let whole: Value = serde_json::from_slice(&content).unwrap();
+    assert!(whole["error"]["message"] == message);
+}
+
 #[tokio::test]
 async fn what_the_store_does_not_take_fails_that_call_alone() {
     let folder = tempfile::tempdir().unwrap();
