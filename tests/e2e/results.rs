@@ -165,6 +165,36 @@ async fn options_in_code_count_before_the_file() {
     hub.shutdown().await.unwrap();
 }
 
+/// Whoever waits sees how far it is; what reads the output of the program does not.
+#[test]
+fn long_work_on_the_store_is_followed_at_a_terminal() {
+    const SIZE: u64 = 1 << 30;
+    let folder = Folder::new();
+    drop(FsStore::open(&folder.path("blobs"), FsOptions::default()).unwrap());
+    let shard = folder.path("blobs/blake3/00");
+    std::fs::create_dir_all(&shard).unwrap();
+    let verify = || portcullis(&folder, &["blobs", "verify", "--blobs", "blobs"]);
+    for at_terminal in [true, false] {
+        // Nothing but length, so that it takes no room of the disk; and it is not what its name says.
+        let file = std::fs::File::create_new(shard.join("00".repeat(32))).unwrap();
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        file.set_len(SIZE).unwrap();
+        let finished = match at_terminal {
+            true => verify().run_at_terminal(&[]),
+            false => verify().run(),
+        };
+        let finished = finished.exits(1);
+        assert_eq!(
+            finished.stderr.contains("verifying [#"),
+            at_terminal,
+            "{}",
+            finished.stderr
+        );
+        assert!(finished.stderr.contains("moved to"), "{}", finished.stderr);
+    }
+}
+
 /// A store with a blob that nothing keeps, put so many hours ago, for each of `hours`.
 async fn littered<const N: usize>(folder: &Folder, hours: [u64; N]) -> [portcullis::BlobRef; N] {
     let mut blobs = Vec::new();
