@@ -59,6 +59,9 @@ pub async fn serve(
 ) -> Result<(), GatewayError> {
     let gateway = Gateway::new(Arc::clone(&router), options);
     let transport = GatewayTransport::new(input, output);
+    // From before its first request on: what changes behind the client's back is told, however early it lists.
+    let mut changes = router.catalog_changes();
+    let mut offered = service::offered(&changes.borrow_and_update());
     let lost = transport.lost();
     let lost = move || lost.get().map(|why| GatewayError::Output(why.clone()));
     let running = match gateway.serve(transport).await {
@@ -67,10 +70,7 @@ pub async fn serve(
         Err(error) => return Err(lost().unwrap_or(GatewayError::Handshake(Box::new(error)))),
     };
     let peer = running.peer().clone();
-    let mut changes = router.catalog_changes();
-    changes.mark_unchanged();
     let watch = tokio::spawn(async move {
-        let mut offered = service::offered(&changes.borrow_and_update());
         while changes.changed().await.is_ok() {
             let now = service::offered(&changes.borrow_and_update());
             // A server that comes and goes with the same tools is no change to a client.

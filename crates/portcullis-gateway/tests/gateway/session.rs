@@ -1,6 +1,6 @@
 //! Handshakes, lists, and their changes.
 
-use portcullis_router::Catalog;
+use portcullis_router::{CallRequest, Catalog};
 use portcullis_testkit::{Behaviour, CrashPoint, Shown, Tool};
 
 use super::*;
@@ -151,9 +151,9 @@ async fn a_cursor_that_was_never_given_out_is_refused() {
     assert_eq!(client.list().await, Vec::<Value>::new());
 }
 
-#[tokio::test]
-async fn a_change_of_what_is_offered_is_told() {
-    let script = Script::new("s")
+/// A server that offers other tools once its tool `change` was called.
+fn changing() -> Script {
+    Script::new("s")
         .tool(Tool::new("old", Behaviour::Echo).shown(Shown::BeforeChange))
         .tool(Tool::new("new", Behaviour::Echo).shown(Shown::AfterChange))
         .tool(Tool::new(
@@ -162,8 +162,29 @@ async fn a_change_of_what_is_offered_is_told() {
                 count: 1,
                 interval_ms: 0,
             },
-        ));
-    let mut client = Client::legacy(&script, "allow mcp.*\n").await;
+        ))
+}
+
+/// However early a client lists: what changes from the start on is told.
+#[tokio::test]
+async fn a_change_before_the_handshake_is_over_is_told() {
+    let mut client = Client::new(&changing(), "allow mcp.*\n").await;
+    let change = "mcp.s.change".parse().unwrap();
+    client.router.call(CallRequest::new(change, "{}")).await.unwrap();
+    let is_new = |catalog: &Arc<Catalog>| catalog.get(&"mcp.s.new".parse().unwrap()).is_some();
+    let mut changes = client.router.catalog_changes();
+    timeout(PATIENCE, changes.wait_for(is_new))
+        .await
+        .unwrap()
+        .unwrap();
+    client.initialize().await;
+    let told: Value = serde_json::from_str(&client.line().await).unwrap();
+    assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
+}
+
+#[tokio::test]
+async fn a_change_of_what_is_offered_is_told() {
+    let mut client = Client::legacy(&changing(), "allow mcp.*\n").await;
     let (old, change) = (client.alias("old"), client.alias("change"));
     assert_eq!(client.list().await.len(), 2);
     client.ask(&call(5, &change, "{}")).await;
