@@ -13,6 +13,7 @@
 //! - Where the protocol says base64, the bytes are what is meant: line breaks, missing padding, the URL-safe
 //!   alphabet and a data URL of it are accepted and flagged. Where base64 is only a guess, it must be canonical, so
 //!   that what was replaced can be restored to the letter; or it stands letter for letter in such a block too.
+//!   In a text that is JSON again it may have the escapes of JSON (`\/`, `\u002B`), and so may a data URL.
 //! - What claims to be base64 and is not is text: it stays as it came but for what is replaced in any text, and is
 //!   flagged.
 //! - A resource whose `blob` is `null`, or empty beside a `text`, has none: some servers write every field.
@@ -40,6 +41,8 @@ mod json;
 mod base64;
 
 mod media;
+
+mod runs;
 
 mod find;
 

@@ -8,7 +8,10 @@ use std::{
 
 use portcullis_blobs::{BlobRef, Hash, sniff};
 
-use super::{base64, json};
+use super::{
+    base64, json,
+    runs::{runs, unescaped},
+};
 
 /// The shortest base64 text that is taken for the twin of another: below it, equal may be chance.
 const MIN_TWIN_BYTES: usize = 8;
@@ -122,20 +125,19 @@ fn whole(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Option<Content> {
     })
 }
 
-/// Data URLs and long twins inside of `text`, in order.
+/// Data URLs and long twins inside of `text`, in order. Where it is JSON, they may have its escapes.
 fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
     let mut finds: Vec<Find> = Vec::new();
-    for run in runs(text) {
-        let Some(payload) = text.get(run.clone()) else {
-            continue;
-        };
+    for run in runs(text, MIN_TWIN_BYTES) {
+        let payload = run.of(text);
+        let run = run.range;
         let free_from = finds.last().map_or(0, |last| last.range.end);
         let find = match header(text, free_from, run.start) {
             Some((start, declared)) => {
-                let content = match twins.get(payload) {
+                let content = match twins.get(&payload) {
                     Some(blob) => Some(Content::Known(blob)),
                     None if run.end - start < min_bytes => None,
-                    None => base64::canonical(payload).map(|bytes| Content::New { bytes, declared }),
+                    None => base64::canonical(&payload).map(|bytes| Content::New { bytes, declared }),
                 };
                 content.map(|content| Find {
                     range: start..run.end,
@@ -143,7 +145,7 @@ fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
                 })
             }
             None if payload.len() < min_bytes => None,
-            None => twins.get(payload).map(|blob| Find {
+            None => twins.get(&payload).map(|blob| Find {
                 range: run,
                 content: Content::Known(blob),
             }),
@@ -151,36 +153,6 @@ fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
         finds.extend(find);
     }
     finds
-}
-
-/// The longest runs of base64 characters with their padding, from [`MIN_TWIN_BYTES`] on.
-fn runs(text: &str) -> impl Iterator<Item = Range<usize>> {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        loop {
-            let start = at
-                + bytes
-                    .get(at..)?
-                    .iter()
-                    .position(|byte| base64::is_alphabet(*byte))?;
-            let rest = bytes.get(start..)?;
-            let body = rest
-                .iter()
-                .position(|byte| !base64::is_alphabet(*byte))
-                .unwrap_or(rest.len());
-            let padding = rest
-                .iter()
-                .skip(body)
-                .take(2)
-                .take_while(|byte| **byte == b'=')
-                .count();
-            at = start + body + padding;
-            if at - start >= MIN_TWIN_BYTES {
-                return Some(start..at);
-            }
-        }
-    })
 }
 
 /// Where in `text` the base64 begins of which it is a data URL from its first character on, and its media type.
@@ -199,7 +171,7 @@ pub(crate) fn data_url_header(text: &str) -> Option<Option<String>> {
     (start == 0).then_some(declared)
 }
 
-/// The `data:…;base64,` (RFC 2397) that ends at `end`: where it begins, and its media type.
+/// The `data:…;base64,` (RFC 2397) that ends at `end`: where it begins, and its media type without escapes.
 fn header(text: &str, from: usize, end: usize) -> Option<(usize, Option<String>)> {
     let mut from = from.max(end.saturating_sub(MAX_HEADER_BYTES));
     while !text.is_char_boundary(from) {
@@ -210,7 +182,7 @@ fn header(text: &str, from: usize, end: usize) -> Option<(usize, Option<String>)
     let is_mark = before.get(mark..)?.eq_ignore_ascii_case(MARK);
     let before = before.get(..mark).filter(|_| is_mark)?;
     let scheme = before.to_ascii_lowercase().rfind(SCHEME)?;
-    let media_type = before.get(scheme + SCHEME.len()..)?;
+    let media_type = unescaped(before.get(scheme + SCHEME.len()..)?);
     // Anything that may not stand in a URL means that the URL did not begin there.
     let is_url = media_type
         .bytes()
@@ -218,7 +190,7 @@ fn header(text: &str, from: usize, end: usize) -> Option<(usize, Option<String>)
     is_url.then(|| {
         (
             from + scheme,
-            Some(media_type.to_owned()).filter(|declared| !declared.is_empty()),
+            Some(media_type.into_owned()).filter(|declared| !declared.is_empty()),
         )
     })
 }
@@ -321,5 +293,69 @@ mod tests {
         check(&"deadbeef".repeat(64), Place::Structured, None, &[]);
         let html = STANDARD.encode_to_string([b"<html>".as_slice(), &[b' '; 64]].concat());
         check(&html, Place::Structured, None, &[]);
+    }
+
+    /// As writers of JSON have them, when the JSON is a text again.
+    #[test]
+    fn escapes_of_json_within_text_are_a_part_of_what_they_stand_in() {
+        let bytes: Vec<u8> = (0..64).flat_map(|at| [0xfb, 0xff, 0xbf, at]).collect();
+        let payload = STANDARD.encode_to_string([bytes.as_slice(), b"="].concat());
+        assert!(payload.contains('/') && payload.contains('+') && payload.ends_with('='));
+        let url = format!("data:image/svg+xml;charset=utf-8;base64,{payload}");
+        for (slash, plus, equals) in [
+            (r"\/", "+", "="),
+            (r"\u002F", r"\u002B", r"\u003D"),
+            (r"\u002f", r"\u002b", r"\u003d"),
+            ("/", r"\u002B", "="),
+            // Written twice.
+            (r"\\\/", r"\\u002B", "="),
+        ] {
+            let escape = |text: &str| text.replace('=', equals).replace('+', plus).replace('/', slash);
+            let (long, escaped_url) = (escape(&payload), escape(&url));
+            for before in ["\"", r"\n", r"\\n", r"\u0022", r"\u003C", r#"\""#, r#"\\\""#] {
+                let text = format!("{{\"data\":{before}{long}\",\"url\":{before}{escaped_url}\"}}");
+                check(&text, Place::Block, Some(&payload), &[&long, &escaped_url]);
+                check(&text, Place::Structured, None, &[&escaped_url]);
+            }
+            let raw = json::text(&escaped_url);
+            let (_, finds) = in_string(&raw, Place::Block, &Twins::default(), 64).unwrap();
+            let declared = Some("image/svg+xml;charset=utf-8".to_owned());
+            let bytes = base64::canonical(&payload).unwrap();
+            assert_eq!(finds[0].content, Content::New { bytes, declared });
+        }
+        // Other escapes end it, and so does what only begins as one.
+        for other in [r"\n", r"\u000a", r"\u0141", r"\u00", r"\x2F", r"\\", "\\"] {
+            let (first, rest) = payload.split_at(4);
+            assert!(rest.starts_with('A'));
+            let text = format!("{first}{other}{rest}");
+            check(&text, Place::Block, Some(&payload), &[]);
+        }
+    }
+
+    /// However the text is made, each part of it is looked at a few times at most.
+    #[test]
+    fn a_text_of_escapes_is_looked_through_in_time() {
+        const BYTES: usize = 8 << 20;
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let backslashes = "\\".repeat(BYTES);
+            let texts = [
+                backslashes.clone(),
+                format!("AAAA{backslashes}AAAA=={backslashes}="),
+                format!("A{}", &"\\".repeat(63)).repeat(BYTES / 64),
+                r"\/".repeat(BYTES / 2),
+                r"AAAAAAAA\u003D".repeat(BYTES / 14),
+                r";base64,\/\/\/\/\/\/\/\/".repeat(BYTES / 24),
+                r"\u002".repeat(BYTES / 5),
+                format!("data:{}", r"\/;base64,AAAAAAAA".repeat(BYTES / 18)),
+            ];
+            let mut twins = Twins::default();
+            twins.insert("AAAABBBB".into(), BlobRef(Hash::of(b"twin")));
+            for text in texts {
+                assert!(parts(&text, &twins, 1 << 30).is_empty());
+            }
+            tell.send(()).unwrap();
+        });
+        told.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
     }
 }

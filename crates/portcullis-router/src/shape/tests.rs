@@ -223,38 +223,6 @@ fn the_limit_is_taken_after_replacing_and_is_exact() {
 }
 
 #[test]
-fn report_54_base64_repeated_in_structured_content_is_stored_once() {
-    let (bytes, text) = large(200_000);
-    let block = json!({"type": "image", "data": text, "mimeType": "image/png"});
-    let structured = json!({"shots": [[{"data": text, "mimeType": "image/png"}]], "url": format!("data:image/png;base64,{text}")});
-    let as_text = json!({"type": "text", "text": structured.to_string()});
-    // Whatever the order of the keys and the blocks.
-    let contents = [json!([block, as_text]), json!([as_text, block])];
-    for content in &contents {
-        let (content, structured) = (
-            format!("\"content\":{content}"),
-            format!("\"structuredContent\":{structured}"),
-        );
-        for raw in [
-            format!("{{{content},{structured}}}"),
-            format!("{{{structured},{content}}}"),
-        ] {
-            let shaped = shaped(&raw);
-            assert_eq!(shaped.shaped.blobs.len(), 1);
-            assert_eq!(shaped.blob(0), bytes);
-            let reference = shaped.reference(0);
-            let expected =
-                json!({"shots": [[{"data": reference, "mimeType": "image/png"}]], "url": reference});
-            assert_eq!(shaped.result["structuredContent"], expected);
-            let texts = shaped.result["content"].as_array().unwrap().iter();
-            let text = texts.filter_map(|block| block["text"].as_str()).next().unwrap();
-            assert_eq!(serde_json::from_str::<Value>(text).unwrap(), expected);
-            assert!(!shaped.shaped.spilled);
-        }
-    }
-}
-
-#[test]
 fn a_small_twin_and_an_escaped_one_are_found_and_a_key_is_not_one() {
     let data = STANDARD.encode_to_string(b"\xff\xff\xffsmall");
     assert!(data.starts_with("////"));
@@ -685,3 +653,5 @@ fn a_binary_resource_of_very_many_members_is_shaped_in_time() {
 mod large_objects;
 
 mod spooled;
+
+mod twins;

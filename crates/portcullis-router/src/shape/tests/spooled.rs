@@ -138,6 +138,23 @@ fn twins_and_data_urls_are_found() {
     ));
 }
 
+/// Such text is no base64 as a whole, and comes back before it is looked through.
+#[test]
+fn json_within_text_is_read_with_its_escapes() {
+    let image = png(9_000).replace('/', r"\/").replace('+', r"\u002B");
+    let (url, block) = (format!(r"data:image\/png;base64,{image}"), png(9_000));
+    for written in [url.clone(), format!(r#"{{"a":"{image}","b":"{url}"}}"#)] {
+        let text = json!({"type": "text", "text": written});
+        for content in [
+            json!([text]),
+            json!([text, {"type": "image", "data": block}]),
+            json!([{"type": "image", "data": written}, text]),
+        ] {
+            check(&json!({"content": content, "structuredContent": [written]}).to_string());
+        }
+    }
+}
+
 /// Also where that is more than what a line may hold.
 #[test]
 fn short_data_urls_and_base64_stay_whatever_way_they_came() {
