@@ -14,6 +14,8 @@
 //!   alphabet and a data URL of it are accepted and flagged. Where base64 is only a guess, it must be canonical, so
 //!   that what was replaced can be restored to the letter; or it stands letter for letter in such a block too.
 //!   In a text that is JSON again it may have the escapes of JSON (`\/`, `\u002B`), and so may a data URL.
+//! - What structured content alone tells to be binary is known in the text that repeats it as well. The type beside it there
+//!   (`mimeType`, `mediaType`) is what the server declares.
 //! - What claims to be base64 and is not is text: it stays as it came but for what is replaced in any text, and is
 //!   flagged.
 //! - A resource whose `blob` is `null`, or empty beside a `text`, has none: some servers write every field.
@@ -26,9 +28,9 @@
 //! - A value whose long strings are over 64 MiB together becomes no text: it is stored with its reply as it came.
 //! - Of a field that occurs twice the last one stands, as most JSON readers have it; that is flagged too.
 
-use std::fmt::Write;
+use std::{collections::HashMap, fmt::Write};
 
-use portcullis_blobs::{BlobRef, BlobStore, Hash};
+use portcullis_blobs::{BlobRef, BlobStore};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -45,6 +47,10 @@ mod media;
 mod runs;
 
 mod find;
+
+mod placing;
+
+mod ahead;
 
 mod block;
 
@@ -68,6 +74,7 @@ pub use flags::{ShapeFlags, is_hidden};
 pub use options::{Oversize, ShapeOptions};
 pub(crate) use work::Shaping;
 
+use ahead::Ahead;
 use spooled::Spools;
 use storing::{Body, Part, Spill, Unstored};
 
@@ -79,8 +86,9 @@ pub struct ShapedResult {
     pub result: Box<RawValue>,
     /// Whether the server says that the tool failed.
     pub is_error: bool,
-    /// What was stored, each blob once, in the order of its first place. Only these references come from us:
-    /// one that is in the text and not in this list was written by the server.
+    /// What was stored, each blob once, in the order of its first place: first the blocks that are binary, then what else
+    /// stands in content, then structured content. Only these references come from us: one that is in the text and
+    /// not in this list was written by the server.
     pub blobs: Vec<BlobInfo>,
     /// The size of the whole reply in bytes, after binary content was replaced and before it was spilled.
     pub size_bytes: usize,
@@ -100,7 +108,8 @@ pub struct BlobInfo {
     /// What it is: told from its first bytes where those say so, else as the server declared it. Text that is declared as
     /// text is that, however it begins, unless it begins as a document that is written in text: RTF, PDF, PostScript.
     pub media_type: String,
-    /// What the server declared, where that differs; at most 255 characters of it.
+    /// What the server declared, where that differs; at most 255 characters of it. Of several declarations the first that
+    /// differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared_media_type: Option<String>,
     /// Its size in bytes.
@@ -137,17 +146,17 @@ struct Shaper<'a> {
     blobs: Vec<BlobInfo>,
     /// What is behind those names, on its way to the store.
     parts: Vec<Part>,
+    /// Where in `blobs` each of them stands.
+    places: HashMap<BlobRef, usize>,
     twins: find::Twins<'a>,
+    /// What is binary in structured content and has no place in `blobs` yet.
+    ahead: Ahead,
     /// Long strings that stand in the result as markers.
     spools: Spools,
     flags: ShapeFlags,
     /// How many parts go to the store.
     puts: usize,
 }
-
-/// How many parts of one result go to the store. Those beyond stay where they are, and with them the reply is
-/// most likely spilled: a result of a million tiny pictures must not become a million files.
-const MAX_PUTS: usize = 1_024;
 
 /// The longest `resultType` that goes beside a note. Those that there are have a dozen bytes, and a marker has more.
 const MAX_RESULT_TYPE_BYTES: usize = 50;
@@ -166,7 +175,9 @@ impl<'a> Shaper<'a> {
             options,
             blobs: Vec::new(),
             parts: Vec::new(),
+            places: HashMap::new(),
             twins: find::Twins::default(),
+            ahead: Ahead::default(),
             flags: ShapeFlags {
                 left_inline: spools.left_inline(),
                 ..ShapeFlags::default()
@@ -183,7 +194,8 @@ impl<'a> Shaper<'a> {
             let blocks = json::elements(raw.get())
                 .is_some_and(|mut list| list.all(|at| raw.get().get(at).is_some_and(block::is_block)));
             let content = if blocks || raw.get() == "null" {
-                self.content(Some(raw))?
+                let looked = self.look_at_content(Some(raw))?;
+                self.write_content(looked)?
             } else {
                 self.as_text(raw.get())?
             };
@@ -203,8 +215,13 @@ impl<'a> Shaper<'a> {
         };
         let (content_raw, structured_raw) = (members.last("content"), members.last("structuredContent"));
         let is_error_raw = members.last("isError");
-        // Content comes first, wherever it stands: what it stores is known when its twins are met.
-        let content = self.content(content_raw)?;
+        // All that is binary is known before any text is looked through: its twins may stand there. What is told by its
+        // place comes first, and what only may be binary is stored in the order of its places, content's before others.
+        let content = self.look_at_content(content_raw)?;
+        if let Some(structured) = structured_raw {
+            self.look_ahead(structured.get());
+        }
+        let content = self.write_content(content)?;
         let structured = match structured_raw {
             Some(structured) => Some(self.rewrite(structured.get(), find::Place::Structured)?),
             None => None,
@@ -297,7 +314,7 @@ impl<'a> Shaper<'a> {
         let mut out = String::new();
         let mut done = 0;
         for token in json::strings(raw).filter(|token| !token.is_name) {
-            if self.spools.get(token.raw).is_some() {
+            if self.spools.has(token.raw) {
                 if let Some(blob) = self.spooled_string(token.raw, place)? {
                     out.push_str(raw.get(done..token.start).unwrap_or_default());
                     out.push_str(&json::text(&blob.to_string()));
@@ -310,10 +327,8 @@ impl<'a> Shaper<'a> {
             let mut replaced = String::new();
             let mut at = 0;
             for find in finds {
-                let blob = match find.content {
-                    find::Content::Known(blob) => blob,
-                    find::Content::New { .. } if !self.has_room() => continue,
-                    find::Content::New { bytes, declared } => self.store(bytes, declared.as_deref()).blob,
+                let Some(blob) = self.place(find.content) else {
+                    continue;
                 };
                 replaced.push_str(text.get(at..find.range.start).unwrap_or_default());
                 // Writing to a string does not fail.
@@ -331,35 +346,6 @@ impl<'a> Shaper<'a> {
         }
         out.push_str(raw.get(done..).unwrap_or_default());
         Ok(out)
-    }
-
-    /// Whether one more part may go to the store; where not, that is flagged.
-    fn has_room(&mut self) -> bool {
-        let has_room = self.puts < MAX_PUTS;
-        self.flags.left_inline += usize::from(!has_room);
-        has_room
-    }
-
-    /// Has `bytes` stored and remembers them for the list of blobs.
-    fn store(&mut self, bytes: Vec<u8>, declared: Option<&str>) -> BlobInfo {
-        self.puts += 1;
-        let info = BlobInfo::of(
-            BlobRef(Hash::of(&bytes)),
-            bytes.len() as u64,
-            media::decide(&bytes, declared),
-        );
-        self.remember(Part::Bytes(bytes.into()), &info);
-        info
-    }
-
-    fn remember(&mut self, part: Part, info: &BlobInfo) {
-        if !self.blobs.iter().any(|known| known.blob == info.blob) {
-            // Whatever way it came: as base64 in a block, in a data URL, or beside its message.
-            self.twins
-                .insert_length(base64::canonical_bytes(info.size_bytes), info.blob);
-            self.blobs.push(info.clone());
-            self.parts.push(part);
-        }
     }
 }
 

@@ -15,8 +15,19 @@ use crate::spool::Spooled;
 /// How many digits of its hash name a blob that has no name.
 const NAME_DIGITS: usize = 12;
 
-/// What a first look at blocks gave. It is small, since there may be millions of them.
-enum Looked<'a> {
+/// `content` after a first look.
+pub(super) enum Content<'a> {
+    Nothing,
+    Blocks {
+        list: &'a str,
+        looked: Vec<Looked<'a>>,
+    },
+    /// Neither a list nor a block: it becomes text.
+    Value(&'a str),
+}
+
+/// What a first look at a block gave. It is small, since there may be millions of them.
+pub(super) enum Looked<'a> {
     /// It was binary, and this link takes its place.
     Link(String),
     /// It is of a known type and holds text: to be looked through once all binary blocks are known.
@@ -57,31 +68,32 @@ pub(super) fn link(info: &BlobInfo, name: &str) -> ObjectWriter {
 }
 
 impl<'a> Shaper<'a> {
-    /// The list that stands for `content`, as JSON.
-    pub(super) fn content(&mut self, content: Option<&'a RawValue>) -> Result<String, ShapeError> {
+    /// Takes what is binary out of the blocks of `content`: its twins may stand in text before it.
+    pub(super) fn look_at_content(
+        &mut self,
+        content: Option<&'a RawValue>,
+    ) -> Result<Content<'a>, ShapeError> {
         let Some(raw) = content.filter(|raw| raw.get() != "null") else {
             self.flags.repaired = true;
-            return Ok("[]".to_owned());
+            return Ok(Content::Nothing);
         };
         let raw = raw.get();
         if let Some(blocks) = json::elements(raw) {
-            return self.blocks(raw, blocks);
+            return self.look_at_blocks(raw, blocks);
         }
         self.flags.repaired = true;
         if is_block(raw) {
-            self.blocks(raw, std::iter::once(0..raw.len()))
+            self.look_at_blocks(raw, std::iter::once(0..raw.len()))
         } else {
-            self.as_text(raw)
+            Ok(Content::Value(raw))
         }
     }
 
-    /// The list that stands for the `blocks` of `list`.
-    fn blocks(
+    fn look_at_blocks(
         &mut self,
         list: &'a str,
         blocks: impl Iterator<Item = Range<usize>>,
-    ) -> Result<String, ShapeError> {
-        // All binary blocks first: their twins may stand in text before them.
+    ) -> Result<Content<'a>, ShapeError> {
         let mut looked = Vec::new();
         for at in blocks {
             match (self.look(list, at)?, looked.last_mut()) {
@@ -89,6 +101,16 @@ impl<'a> Shaper<'a> {
                 (block, _) => looked.push(block),
             }
         }
+        Ok(Content::Blocks { list, looked })
+    }
+
+    /// The list that stands for `content`, as JSON. All that is binary in the result must be known.
+    pub(super) fn write_content(&mut self, content: Content<'a>) -> Result<String, ShapeError> {
+        let (list, looked) = match content {
+            Content::Nothing => return Ok("[]".to_owned()),
+            Content::Value(raw) => return self.as_text(raw),
+            Content::Blocks { list, looked } => (list, looked),
+        };
         let mut shaped = "[".to_owned();
         for block in looked {
             if shaped.len() > 1 {

@@ -20,11 +20,11 @@ const MAX_HEADER_BYTES: usize = 256;
 const SCHEME: &str = "data:";
 const MARK: &str = ";base64";
 
-/// The base64 texts of content blocks, and where their bytes are now.
+/// What is binary in a result and was met already: the base64 texts of blocks and of structured content.
 #[derive(Debug, Default)]
 pub(super) struct Twins<'a> {
     texts: HashMap<Cow<'a, str>, BlobRef>,
-    /// All that was stored, by the length of its canonical base64: that may be in no memory, or never have been.
+    /// All of it, by the length of its canonical base64: that may be in no memory, or never have been.
     by_length: HashMap<u64, HashSet<BlobRef>>,
 }
 
@@ -68,14 +68,16 @@ pub(super) enum Place {
 pub(super) struct Find {
     /// Where in the text, in bytes.
     pub(super) range: Range<usize>,
+    /// The base64 of it.
+    pub(super) payload: Range<usize>,
     pub(super) content: Content,
 }
 
 /// What such a part holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// What is in the store already.
-    Known(BlobRef),
+    /// What is a twin, with the media type that was given with it here.
+    Known { blob: BlobRef, declared: Option<String> },
     /// Bytes to be stored, with the media type that was given with them.
     New {
         bytes: Vec<u8>,
@@ -99,6 +101,7 @@ pub(super) fn in_string<'a>(
         Place::Structured => match whole(&text, twins, min_bytes) {
             Some(content) => vec![Find {
                 range: 0..text.len(),
+                payload: 0..text.len(),
                 content,
             }],
             None => parts(&text, twins, min_bytes),
@@ -111,7 +114,7 @@ pub(super) fn in_string<'a>(
 /// Whether `text` as a whole is binary content.
 fn whole(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Option<Content> {
     if let Some(blob) = twins.get(text) {
-        return Some(Content::Known(blob));
+        return Some(Content::Known { blob, declared: None });
     }
     if text.len() < min_bytes {
         return None;
@@ -135,19 +138,21 @@ fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
         let find = match header(text, free_from, run.start) {
             Some((start, declared)) => {
                 let content = match twins.get(&payload) {
-                    Some(blob) => Some(Content::Known(blob)),
+                    Some(blob) => Some(Content::Known { blob, declared }),
                     None if run.end - start < min_bytes => None,
                     None => base64::canonical(&payload).map(|bytes| Content::New { bytes, declared }),
                 };
                 content.map(|content| Find {
                     range: start..run.end,
+                    payload: run,
                     content,
                 })
             }
             None if payload.len() < min_bytes => None,
             None => twins.get(&payload).map(|blob| Find {
-                range: run,
-                content: Content::Known(blob),
+                range: run.clone(),
+                payload: run,
+                content: Content::Known { blob, declared: None },
             }),
         };
         finds.extend(find);

@@ -154,14 +154,52 @@ pub(super) fn strings(json: &str) -> impl Iterator<Item = StringToken<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let start = at + json.get(at..)?.find('"')?;
-        let end = string_end(json, start + 1)?;
-        at = end;
-        let is_name = json.get(end..)?.trim_start().starts_with(':');
-        Some(StringToken {
-            start,
-            raw: json.get(start..end)?,
-            is_name,
+        let token = string_at(json, start)?;
+        at = start + token.raw.len();
+        Some(token)
+    })
+}
+
+/// What a piece of JSON is made of, as far as it is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    /// An object or a list begins.
+    Open {
+        is_object: bool,
+    },
+    String(StringToken<'a>),
+    /// The object or list that began last ends.
+    Close,
+}
+
+/// All strings of `json`, which must be valid, and where objects and lists begin and end, in order. Uses no stack, however
+/// deep it nests.
+pub(super) fn tokens(json: &str) -> impl Iterator<Item = Token<'_>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let is_token = |byte: &u8| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']');
+        let start = at + json.as_bytes().get(at..)?.iter().position(is_token)?;
+        at = start + 1;
+        Some(match json.as_bytes().get(start)? {
+            b'"' => {
+                let token = string_at(json, start)?;
+                at = start + token.raw.len();
+                Token::String(token)
+            }
+            b'}' | b']' => Token::Close,
+            opening => Token::Open {
+                is_object: *opening == b'{',
+            },
         })
+    })
+}
+
+fn string_at(json: &str, start: usize) -> Option<StringToken<'_>> {
+    let end = string_end(json, start + 1)?;
+    Some(StringToken {
+        start,
+        raw: json.get(start..end)?,
+        is_name: json.get(end..)?.trim_start().starts_with(':'),
     })
 }
 
@@ -266,6 +304,38 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert!(strings(json).all(|token| json.get(token.start..).unwrap().starts_with(token.raw)));
+    }
+
+    #[test]
+    fn tokens_are_the_strings_and_what_they_stand_in() {
+        let json = r#"{"a[" :[1, "}\"]", [], {}], "b":null}"#;
+        let shown: Vec<_> = tokens(json)
+            .map(|token| match token {
+                Token::Open { is_object: true } => "{",
+                Token::Open { is_object: false } => "[",
+                Token::String(string) => string.raw,
+                Token::Close => "end",
+            })
+            .collect();
+        let expected = [
+            "{",
+            "\"a[\"",
+            "[",
+            r#""}\"]""#,
+            "[",
+            "end",
+            "{",
+            "end",
+            "end",
+            "\"b\"",
+            "end",
+        ];
+        assert_eq!(shown, expected);
+        let found = tokens(json).filter_map(|token| match token {
+            Token::String(string) => Some(string),
+            _ => None,
+        });
+        assert!(strings(json).eq(found));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) fn decide(content: &[u8], declared: Option<&str>) -> Media {
     let differs = declared.filter(|declared| *declared != media_type);
     Media {
         media_type: media_type.to_owned(),
-        declared_media_type: differs.map(|declared| declared.chars().take(MAX_MEDIA_TYPE_CHARS).collect()),
+        declared_media_type: differs.map(recorded),
     }
 }
 
@@ -49,6 +49,15 @@ pub(super) fn decide_by_head(head: &[u8], size_bytes: u64, declared: Option<&str
         _ => None,
     };
     decide(whole.unwrap_or(head), declared)
+}
+
+/// What is recorded of a further declaration for content that is `decided` to be something: nothing where that may well be
+/// the same.
+pub(super) fn differing(decided: &str, declared: &str) -> Option<String> {
+    let declared = declared.trim();
+    let (one, other) = (essence(decided), essence(declared));
+    let differs = !declared.is_empty() && !agree(&one, &other) && !agree(&other, &one);
+    differs.then(|| recorded(declared))
 }
 
 /// The usual ending of a file's name, where what was `sniffed` is what was decided on.
@@ -76,6 +85,10 @@ fn is_textual(declared: &str) -> bool {
         || matches!(subtype, "json" | "xml")
         || subtype.ends_with("+json")
         || subtype.ends_with("+xml")
+}
+
+fn recorded(declared: &str) -> String {
+    declared.chars().take(MAX_MEDIA_TYPE_CHARS).collect()
 }
 
 /// The type without its parameters, in lower case.

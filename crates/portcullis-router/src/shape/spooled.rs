@@ -10,6 +10,7 @@ use portcullis_blobs::{BlobRef, BlobWriter, sniff};
 
 use super::{
     BlobInfo, InPieces, Part, ShapeError, ShapeFlags, Shaper,
+    ahead::DeclaredBy,
     find::Place,
     json::{self, StringToken},
     media,
@@ -23,6 +24,8 @@ const MAX_TEXT_BYTES: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Spools {
     strings: HashMap<String, Spooled>,
+    /// The blobs of those that a twin before them has used up.
+    used: HashMap<String, BlobRef>,
     left_inline: usize,
 }
 
@@ -32,12 +35,25 @@ impl Spools {
         let quoted = |(marker, spooled)| (format!("\"{marker}\""), spooled);
         Self {
             strings: strings.into_iter().map(quoted).collect(),
+            used: HashMap::new(),
             left_inline: 0,
         }
     }
 
     pub(super) fn are_none(&self) -> bool {
         self.strings.is_empty()
+    }
+
+    /// Whether `raw` is one of the markers.
+    pub(super) fn has(&self, raw: &str) -> bool {
+        self.strings.contains_key(raw) || self.used.contains_key(raw)
+    }
+
+    /// The string whose marker `raw` is, taken for a twin of it: its own place will have the blob's reference.
+    pub(super) fn use_up(&mut self, raw: String) -> Option<Spooled> {
+        let spooled = self.strings.remove(&raw)?;
+        self.used.insert(raw, spooled.blob());
+        Some(spooled)
     }
 
     /// How many strings of text were too large to be looked through.
@@ -74,7 +90,7 @@ impl Spools {
                 continue;
             };
             let may_be_binary = !token.is_name
-                && (structured.contains(&token.start)
+                && (structured.contains(&token.start) && DeclaredBy::of(before).is_none()
                     || matches!(before, "\"data\"" | "\"blob\"" | "\"text\""));
             if may_be_binary && !matches!(spooled.kind, Kind::Text) {
                 continue;
@@ -198,41 +214,73 @@ impl Spools {
     }
 }
 
+/// A long string that may be binary.
+pub(super) struct Found {
+    pub(super) blob: BlobRef,
+    /// The media type in the data URL that it is.
+    pub(super) declared: Option<String>,
+    /// Whether it is binary by itself, and not only where it is a twin.
+    pub(super) is_new: bool,
+}
+
 impl Shaper<'_> {
     /// What takes the place of a long string in text or in structured content; `None` where it stays.
     pub(super) fn spooled_string(&mut self, raw: &str, place: Place) -> Result<Option<BlobRef>, ShapeError> {
-        let Some(spooled) = self.spools.get(raw) else {
-            return Ok(None);
-        };
-        let is_binary = match &spooled.kind {
-            Kind::Text => return Ok(None),
-            Kind::DataUrl { .. } => true,
-            Kind::Base64 => {
-                place == Place::Structured && sniff(spooled.head()).is_some_and(|kind| !kind.is_text)
-            }
-        };
-        let is_short = spooled.text_bytes() < self.options.data_url_min_bytes as u64;
-        // In a block it is text, of which what is short stays, whatever it is.
-        let may_be_twin = is_binary || place == Place::Structured || !is_short;
-        if !may_be_twin {
-            return Ok(None);
+        if let Some(blob) = self.spools.used.get(raw) {
+            return Ok(Some(*blob));
         }
-        let twin = spooled.blob();
-        if self.blobs.iter().any(|known| known.blob == twin) {
+        let Some(found) = self
+            .spools
+            .get(raw)
+            .and_then(|spooled| self.binary(spooled, place))
+        else {
+            return Ok(None);
+        };
+        let Found {
+            blob,
+            declared,
+            is_new,
+        } = found;
+        if self.places.contains_key(&blob) {
             self.spools.strings.remove(raw);
-            return Ok(Some(twin));
+            if let Some(declared) = declared {
+                self.declare(blob, &declared);
+            }
+            return Ok(Some(blob));
         }
-        if !is_binary || is_short || !self.has_room() {
+        let is_ahead = self.ahead.has(blob);
+        if !(is_ahead || is_new) || !self.has_room() {
             return Ok(None);
         }
         let Some(spooled) = self.spools.strings.remove(raw) else {
             return Ok(None);
         };
-        let declared = match &spooled.kind {
-            Kind::DataUrl { declared, .. } => declared.clone(),
-            Kind::Text | Kind::Base64 => None,
+        let mut types = declared.into_iter().chain(self.ahead.take(blob));
+        self.publish(spooled, types.next().as_deref());
+        for other in types {
+            self.declare(blob, &other);
+        }
+        Ok(Some(blob))
+    }
+
+    /// What a long string is where it may be binary: a blob by itself, or the twin of one.
+    pub(super) fn binary(&self, spooled: &Spooled, place: Place) -> Option<Found> {
+        let (is_binary, declared) = match &spooled.kind {
+            Kind::Text => return None,
+            Kind::DataUrl { declared, .. } => (true, declared.clone()),
+            Kind::Base64 => {
+                let is_known = || sniff(spooled.head()).is_some_and(|kind| !kind.is_text);
+                (place == Place::Structured && is_known(), None)
+            }
         };
-        Ok(Some(self.publish(spooled, declared.as_deref()).blob))
+        let is_short = spooled.text_bytes() < self.options.data_url_min_bytes as u64;
+        // In a block it is text, of which what is short stays, whatever it is.
+        let may_be_twin = is_binary || place == Place::Structured || !is_short;
+        may_be_twin.then(|| Found {
+            blob: spooled.blob(),
+            declared,
+            is_new: is_binary && !is_short,
+        })
     }
 
     /// Has a long string's bytes become a blob, and remembers it for the list of blobs.

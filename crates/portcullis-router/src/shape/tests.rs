@@ -1,8 +1,8 @@
 use base64_simd::STANDARD;
-use portcullis_blobs::{BlobError, Bytes, Limits, MemStore};
+use portcullis_blobs::{BlobError, Bytes, Hash, Limits, MemStore};
 use serde_json::{Value, json};
 
-use super::*;
+use super::{placing::MAX_PUTS, *};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR and what makes a picture";
 
@@ -649,6 +649,8 @@ fn a_binary_resource_of_very_many_members_is_shaped_in_time() {
     assert!(shaped.spilled);
     assert_eq!(shaped.blobs.len(), 2);
 }
+
+mod declared;
 
 mod large_objects;
 

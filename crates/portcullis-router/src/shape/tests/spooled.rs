@@ -138,6 +138,62 @@ fn twins_and_data_urls_are_found() {
     ));
 }
 
+/// Whether both left the result, or one of them, or none.
+#[test]
+fn what_structured_content_alone_tells_is_known_in_text_too() {
+    let image = png(9_000);
+    let url = format!("data:image/jpeg;base64,{image}");
+    for (structured, text) in [
+        (json!({"data": image}), json!({"data": image}).to_string()),
+        (json!({"data": image, "mimeType": "image/jpeg"}), image.clone()),
+        (json!({"a": image, "b": image, "url": url}), url.clone()),
+        (
+            json!([{"mediaType": "image/gif", "url": url}]),
+            format!("see {url} and {image}."),
+        ),
+        (json!({"url": url}), image.clone()),
+        (json!({"mimeType": image, "data": image}), image.clone()),
+        (
+            json!({"data": image, "mimeType": "x".repeat(3_000)}),
+            String::new(),
+        ),
+    ] {
+        let text = json!({"type": "text", "text": text});
+        for content in [
+            json!([text]),
+            json!([text, text]),
+            json!([{"type": "image", "data": image}, text]),
+        ] {
+            check(&json!({"content": content, "structuredContent": structured}).to_string());
+            check(&format!(
+                r#"{{"structuredContent":{structured},"content":{content}}}"#
+            ));
+        }
+    }
+    // Short enough to stay, and longer only for its escapes, which text would lose.
+    let short = png(1_400);
+    let long = short.replacen('A', r"\u0041", 40);
+    assert!(short.len() < LIMIT && long.len() > LIMIT);
+    for (structured, text) in [(&short, &long), (&long, &short), (&long, &long)] {
+        for (structured, text) in [
+            (structured.clone(), text.clone()),
+            (format!("data:image/jpeg;base64,{structured}"), text.clone()),
+            (structured.clone(), format!("data:image/jpeg;base64,{text}")),
+            (structured.clone(), format!("{text}.")),
+        ] {
+            let content = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
+            let structured =
+                format!(r#"{{"data":["{structured}"],"b":{{"mimeType":"x/y","c":"{structured}"}}}}"#);
+            for min_bytes in [1_000, short.len()] {
+                check_from(
+                    min_bytes,
+                    &format!(r#"{{"content":{content},"structuredContent":{structured}}}"#),
+                );
+            }
+        }
+    }
+}
+
 /// Such text is no base64 as a whole, and comes back before it is looked through.
 #[test]
 fn json_within_text_is_read_with_its_escapes() {

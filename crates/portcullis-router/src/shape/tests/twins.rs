@@ -8,8 +8,14 @@ fn report_54_base64_repeated_in_structured_content_is_stored_once() {
     let block = json!({"type": "image", "data": text, "mimeType": "image/png"});
     let structured = json!({"shots": [[{"data": text, "mimeType": "image/png"}]], "url": format!("data:image/png;base64,{text}")});
     let as_text = json!({"type": "text", "text": structured.to_string()});
-    // Whatever the order of the keys and the blocks.
-    let contents = [json!([block, as_text]), json!([as_text, block])];
+    // Whatever the order of the keys and the blocks; without a block, too.
+    let contents = [
+        json!([block, as_text]),
+        json!([as_text, block]),
+        json!([as_text]),
+        json!([as_text, {"type": "text", "text": text}]),
+        json!({"type": "text", "text": structured.to_string()}),
+    ];
     for content in &contents {
         let (content, structured) = (
             format!("\"content\":{content}"),
@@ -32,6 +38,98 @@ fn report_54_base64_repeated_in_structured_content_is_stored_once() {
             assert!(!shaped.shaped.spilled);
         }
     }
+}
+
+/// A picture that is told from others by a number.
+fn picture(number: usize) -> String {
+    let bytes = [PNG, &[0; 4_000], &number.to_le_bytes()].concat();
+    STANDARD.encode_to_string(bytes)
+}
+
+fn blob_of(text: &str) -> BlobRef {
+    BlobRef(Hash::of(&base64::canonical(text).unwrap()))
+}
+
+fn blobs(shaped: &Shaped) -> Vec<BlobRef> {
+    shaped.shaped.blobs.iter().map(|info| info.blob).collect()
+}
+
+/// What text repeats may be told to be binary by structured content alone, also where it is a value and no block.
+#[test]
+fn what_structured_content_alone_tells_is_known_in_text_too() {
+    let text = picture(1);
+    let words = base64_simd::STANDARD.encode_to_string("no known kind ".repeat(400));
+    let written = |data: &str, words: &str| json!({"list": [{"words": words}, [words]], "data": data});
+    let structured = json!({"words": words, "url": format!("data:;base64,{words}"), "data": text});
+    let (picture, other) = (blob_of(&text).to_string(), blob_of(&words).to_string());
+    for content in [
+        json!([{"type": "text", "text": written(&text, &words).to_string()}]),
+        written(&text, &words),
+    ] {
+        let content = shaped(json!({"content": content, "structuredContent": structured}));
+        let shown = content.result["content"][0]["text"].as_str().unwrap();
+        let shown: Value = serde_json::from_str(shown).unwrap();
+        assert_eq!(shown, written(&picture, &other));
+        let expected = json!({"words": other, "url": other, "data": picture});
+        assert_eq!(content.result["structuredContent"], expected);
+        assert_eq!(content.shaped.blobs.len(), 2);
+    }
+}
+
+#[test]
+fn blobs_come_in_the_order_of_their_places_and_those_of_content_first() {
+    let [block, url, both, last, first] = [1, 2, 3, 4, 5].map(picture);
+    let inner = json!({"url": format!("data:image/png;base64,{url}"), "both": both});
+    let shaped = shaped(json!({
+        "structuredContent": {"a": first, "b": [both, last], "c": block},
+        "content": [{"type": "text", "text": inner.to_string()}, {"type": "image", "data": block}],
+    }));
+    let expected = [block, url, both, first, last].map(|text| blob_of(&text));
+    assert_eq!(blobs(&shaped), expected);
+    for (info, at) in shaped.shaped.blobs.iter().zip(0..) {
+        assert_eq!(BlobRef(Hash::of(&shaped.blob(at))), info.blob);
+    }
+}
+
+/// What has its first place in content has the first room; the rest of what is there stays to the letter.
+#[test]
+fn what_is_learned_ahead_takes_no_more_room_than_there_is() {
+    let pictures: Vec<String> = (0..MAX_PUTS + 3).map(picture).collect();
+    let (used, last) = (&pictures[..2], &pictures[MAX_PUTS - 1]);
+    let url = |text: &String| json!({"type": "text", "text": format!("data:image/png;base64,{text}")});
+    let own = [picture(MAX_PUTS + 10), picture(MAX_PUTS + 11)];
+    let shaped = shaped(json!({
+        "content": [url(&own[0]), {"type": "text", "text": json!({"k": last}).to_string()}, url(&own[1])],
+        "structuredContent": pictures,
+    }));
+    let known = blobs(&shaped);
+    assert_eq!(known[..3], [&own[0], last, &own[1]].map(|text| blob_of(text)));
+    assert_eq!(known[3..5], [&used[0], &used[1]].map(|text| blob_of(text)));
+    // And the whole, which is spilled.
+    assert_eq!(known.len(), MAX_PUTS + 1);
+    let stored: Value = serde_json::from_slice(&shaped.blob(MAX_PUTS)).unwrap();
+    let list = stored["structuredContent"].as_array().unwrap();
+    for (shown, text) in list.iter().zip(&pictures) {
+        let blob = blob_of(text);
+        let expected = if known.contains(&blob) {
+            blob.to_string()
+        } else {
+            text.clone()
+        };
+        assert_eq!(shown, &json!(expected));
+    }
+    let left_inline = pictures
+        .iter()
+        .filter(|text| !known.contains(&blob_of(text)))
+        .count();
+    assert_eq!(left_inline, 5);
+    assert_eq!(
+        shaped.shaped.flags,
+        ShapeFlags {
+            left_inline,
+            ..ShapeFlags::default()
+        }
+    );
 }
 
 /// PHP writes `\/`, .NET `\u002B`, and each of them both in the result and in the text that repeats it.
@@ -78,5 +176,14 @@ fn json_within_text_may_be_written_with_escapes() {
             }
             assert!(shaped.shaped.flags.is_clear() && !shaped.shaped.spilled);
         }
+        // Written in the same way as a whole.
+        let raw = format!(r#"{{"content":[{words}],"structuredContent":{written}}}"#);
+        let shaped = shaped(raw.replace("/png", r"\/png"));
+        let reference = shaped.reference(0);
+        let expected = json!({"picture": {"data": reference, "url": reference}});
+        assert_eq!(shaped.result["structuredContent"], expected);
+        let text = shaped.result["content"][0]["text"].as_str().unwrap();
+        assert_eq!(text, expected.to_string());
+        assert_eq!(shaped.shaped.blobs.len(), 1);
     }
 }
