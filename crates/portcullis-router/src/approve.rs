@@ -1,9 +1,11 @@
 //! A call whose decision is *ask*: a stored approval, the host's hook, a person, in that order.
 
+mod always;
+
 use std::{path::Path, sync::Arc, time::Duration};
 
-use portcullis_policy::{AlwaysAllow, CallQuestion, DecisionPoint, Explanation, PolicyFile};
-use portcullis_state::{ApprovedCall, Privacy, StateError, write_new};
+use portcullis_policy::Explanation;
+use portcullis_state::{ApprovedCall, StateError};
 use portcullis_types::{Answer, Approver, Hash, ReasonCode};
 use tokio::{
     sync::watch,
@@ -11,8 +13,9 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
+use self::always::{Always, Written};
 use crate::{
-    approval::{AlwaysOffer, ApprovalHandler, ApprovalRequest, HookAnswer, PersonAnswer},
+    approval::{ApprovalHandler, ApprovalRequest, HookAnswer, PersonAnswer},
     catalog::CatalogTool,
     clock,
     decide::Decided,
@@ -20,7 +23,6 @@ use crate::{
     error::CallError,
     event::{AnsweredBy, ApprovalAnswer, DecidedBy, Event},
     pins::chain,
-    policy_folder::PolicyFolder,
 };
 
 /// How long the state may take for one approval, other processes that hold it included.
@@ -48,11 +50,15 @@ struct Told {
 
 impl Told {
     /// How writing a policy to `path` went, as far as that is known in time. Whether it is there.
-    fn of_policy(&mut self, path: &Path, written: Option<Result<(), StateError>>) -> bool {
-        let is_there = matches!(written, Some(Ok(()) | Err(StateError::Unsynced { .. })));
+    fn of_policy(&mut self, path: &Path, written: Option<Written>) -> bool {
+        let is_there = matches!(
+            written,
+            Some(Written::Tried(Ok(()) | Err(StateError::Unsynced { .. })))
+        );
         let path = path.display().to_string();
         self.error = match written {
-            Some(written) => written.err().map(|error| chain(&error)),
+            Some(Written::Tried(written)) => written.err().map(|error| chain(&error)),
+            Some(Written::Void(why)) => Some(format!("nothing was written: {why}")),
             None => Some(format!(
                 "the policy could not be written in time, and may still be: look for `{path}`"
             )),
@@ -103,7 +109,7 @@ impl Dispatch {
     pub(crate) async fn ask(
         &self,
         call: &mut Call,
-        tool: &CatalogTool,
+        tool: &Arc<CatalogTool>,
         decided: Decided,
     ) -> Result<(), CallError> {
         let Some(handler) = self.options.approval.clone() else {
@@ -121,17 +127,7 @@ impl Dispatch {
         if self.policies.current().digest() != decided.policies.digest() {
             swaps.mark_changed();
         }
-        let mut request = ApprovalRequest {
-            call: call.number,
-            capability: call.capability.clone(),
-            agent: call.agent.clone(),
-            tier: call.tier,
-            arguments: call.arguments.to_string(),
-            description: tool.description.clone(),
-            decision: decided.explanation.decision.clone(),
-            hold: None,
-            always: None,
-        };
+        let mut request = call.asked_about(tool, &decided);
         let hook = timeout_at(until, handler.hook(&request))
             .await
             .unwrap_or(HookAnswer::NoOpinion);
@@ -147,9 +143,11 @@ impl Dispatch {
             }
             HookAnswer::Allow | HookAnswer::NoOpinion => {}
         }
+        let mut always = None;
         if decided.explanation.decision.code == ReasonCode::AskByPolicy {
             request.hold = Some(self.options.keeping.approval_hold);
-            request.always = self.always(call, tool, &decided, handler.name()).await;
+            always = self.always(call, tool, &decided, &handler.name()).await;
+            request.always = always.as_ref().map(Always::offer);
         }
         match self.person(call, tool, &handler, &request, swaps, until).await {
             None => Ok(()),
@@ -171,9 +169,13 @@ impl Dispatch {
                     person: Some(handler.name()),
                     ..Told::default()
                 };
-                match answer {
-                    PersonAnswer::AllowFor => self.keep(call, tool, &decided, &request, &mut told).await,
-                    PersonAnswer::AllowAlways => self.write_always(request.always, &mut told).await,
+                match (answer, request.hold, always) {
+                    (PersonAnswer::AllowFor, Some(hold), _) => {
+                        self.keep(call.bound(tool, &decided), hold, &mut told).await;
+                    }
+                    (PersonAnswer::AllowAlways, _, Some(always)) => {
+                        self.write_always(always, &mut told).await;
+                    }
                     _ => {}
                 }
                 self.tell_approval(call, ApprovalAnswer::Approved, AnsweredBy::Person, told);
@@ -206,19 +208,9 @@ impl Dispatch {
         }
     }
 
-    /// Keeps the approval, where it may be kept.
-    async fn keep(
-        &self,
-        call: &Call,
-        tool: &CatalogTool,
-        decided: &Decided,
-        request: &ApprovalRequest,
-        told: &mut Told,
-    ) {
-        let Some(hold) = request.hold else {
-            return;
-        };
-        let (state, bound) = (Arc::clone(self.pinning.state()), call.bound(tool, decided));
+    /// Keeps the approval.
+    async fn keep(&self, bound: ApprovedCall, hold: Duration, told: &mut Told) {
+        let state = Arc::clone(self.pinning.state());
         let by = told.person.clone().unwrap_or_default();
         let kept = spawn_blocking(move || state.approve(&bound, &by, clock::unix_ms(), hold));
         match timeout(STATE_WITHIN, kept).await {
@@ -230,57 +222,6 @@ impl Dispatch {
                              shows it";
                 told.error = Some(error.to_owned());
             }
-        }
-    }
-
-    /// What "always" would write, where that answer can hold: the policies come from a folder that nobody sealed, they
-    /// are those in force, and with one more that permits this call they allow it.
-    async fn always(
-        &self,
-        call: &Call,
-        tool: &CatalogTool,
-        decided: &Decided,
-        by: String,
-    ) -> Option<AlwaysOffer> {
-        let folder = self.policies.folder()?.clone();
-        let (capability, agent) = (call.capability.clone(), call.agent.clone());
-        let profile = call.profile.clone();
-        let (number, arguments_hash) = (call.number, call.arguments_hash);
-        let (arguments, tier, facts) = (Arc::clone(&call.arguments), call.tier, tool.facts.clone());
-        let in_force = decided.policies.digest();
-        let offer = spawn_blocking(move || {
-            let always = AlwaysAllow {
-                capability: &capability,
-                agent: &agent,
-                by: &by,
-                call: number,
-                arguments_hash,
-                at_ms: clock::unix_ms(),
-            };
-            let (offer, policies) = prospect(&folder, &always, in_force)?;
-            let question = CallQuestion {
-                agent: &agent,
-                profile: &profile,
-                tier,
-                tool: &facts,
-                arguments: &arguments,
-                now_ms: clock::unix_ms(),
-            };
-            (policies.decide(&question).answer == Answer::Allow).then_some(offer)
-        });
-        timeout(STATE_WITHIN, offer).await.ok()?.ok()?
-    }
-
-    /// Writes the policy that was shown, and lets it take over.
-    async fn write_always(&self, offer: Option<AlwaysOffer>, told: &mut Told) {
-        let Some(AlwaysOffer { path, text }) = offer else {
-            return;
-        };
-        let to = path.clone();
-        let written = spawn_blocking(move || write_new(&to, text.as_bytes(), Privacy::Shared));
-        let written = timeout(STATE_WITHIN, written).await;
-        if told.of_policy(&path, written.ok().and_then(Result::ok)) {
-            let _ = self.policies.reload(None).await;
         }
     }
 
@@ -333,6 +274,21 @@ impl Call {
         self.grant.take_if(|grant| grant.by == DecidedBy::StoredApproval);
     }
 
+    /// What somebody is asked, with the least that they can answer.
+    fn asked_about(&self, tool: &CatalogTool, decided: &Decided) -> ApprovalRequest {
+        ApprovalRequest {
+            call: self.number,
+            capability: self.capability.clone(),
+            agent: self.agent.clone(),
+            tier: self.tier,
+            arguments: self.arguments.to_string(),
+            description: tool.description.clone(),
+            decision: decided.explanation.decision.clone(),
+            hold: None,
+            always: None,
+        }
+    }
+
     /// What an approval of this call is bound to.
     fn bound(&self, tool: &CatalogTool, decided: &Decided) -> ApprovedCall {
         ApprovedCall {
@@ -353,27 +309,6 @@ fn grant(tool: &CatalogTool, decided: &Decided, by: DecidedBy) -> Grant {
         policy_digest: decided.policies.digest(),
         by,
     }
-}
-
-/// The file that would be written, and all policies with it.
-fn prospect(
-    folder: &PolicyFolder,
-    always: &AlwaysAllow<'_>,
-    in_force: Hash,
-) -> Option<(AlwaysOffer, DecisionPoint)> {
-    let texts = folder.texts().ok()?;
-    if texts.seal.is_some() || DecisionPoint::load(&texts.files).ok()?.digest() != in_force {
-        return None;
-    }
-    let PolicyFile { name, text } = always.policy().ok()?;
-    let path = folder.path().join(&name);
-    let mut files = texts.files;
-    files.push(PolicyFile {
-        name,
-        text: text.clone(),
-    });
-    let policies = DecisionPoint::load(&files).ok()?;
-    Some((AlwaysOffer { path, text }, policies))
 }
 
 #[cfg(test)]

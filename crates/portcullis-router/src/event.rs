@@ -111,7 +111,7 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
         /// Why the answer is not kept, may be kept yet, or, with `policy`, may not outlast a power cut. The call itself
-        /// is approved all the same.
+        /// is approved all the same, by the policies that asked.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },

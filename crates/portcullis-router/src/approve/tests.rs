@@ -13,10 +13,13 @@ fn a_policy_is_told_where_it_is_there() {
         path: owned(),
         source: source(),
     };
+    let tried = |written| Some(Written::Tried(written));
+    let void = Some(Written::Void("it is sealed".to_owned()));
     for (written, is_there, says) in [
-        (Some(Ok(())), true, None),
-        (Some(Err(unsynced)), true, Some("a power cut may undo that")),
-        (Some(Err(unwritten)), false, Some("cannot write")),
+        (tried(Ok(())), true, None),
+        (tried(Err(unsynced)), true, Some("a power cut may undo that")),
+        (tried(Err(unwritten)), false, Some("cannot write")),
+        (void, false, Some("nothing was written: it is sealed")),
         (None, false, Some("may still be")),
     ] {
         let mut told = Told::default();

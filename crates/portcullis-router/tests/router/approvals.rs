@@ -1,5 +1,6 @@
 //! Whose yes holds for how long, and what "always" writes.
 
+mod always;
 mod turns;
 
 use std::{collections::VecDeque, path::Path, sync::Mutex};
@@ -8,7 +9,7 @@ use futures::future::BoxFuture;
 use portcullis_policy::Seal;
 use portcullis_router::{ApprovalRequest, DecidedBy, PersonAnswer, PolicyFolder, PolicyReload};
 use portcullis_state::State;
-use portcullis_testkit::{Behaviour, Tool};
+use portcullis_testkit::{Behaviour, Shown, Tool};
 use portcullis_types::{AgentId, Answer, Tier};
 use tokio::sync::Notify;
 

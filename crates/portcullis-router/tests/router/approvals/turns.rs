@@ -135,10 +135,10 @@ async fn nobody_waits_for_a_server_because_a_person_thinks() {
 }
 
 /// How far off a time is that a test waits for. It is chosen once all is up, so it need not be long.
-const SOON_MS: i64 = 3_000;
+pub(super) const SOON_MS: i64 = 3_000;
 
 /// A policy on calls of `t`, of which `{T}` in `head` is a point in time.
-fn by_time(head: &str, until_ms: i64) -> String {
+pub(super) fn by_time(head: &str, until_ms: i64) -> String {
     let time = format!("datetime(\"1970-01-01\").offset(duration(\"{until_ms}ms\"))");
     let head = head
         .replace("{T}", &time)
@@ -147,14 +147,14 @@ fn by_time(head: &str, until_ms: i64) -> String {
 }
 
 /// Waits until the wall clock, by which policies go and which no test can put forward, is past a time.
-async fn past(until_ms: i64) {
+pub(super) async fn past(until_ms: i64) {
     while let Ok(left_ms @ 0..) = u64::try_from(until_ms - now_ms()) {
         tokio::time::sleep(Duration::from_millis(left_ms + 1)).await;
     }
 }
 
 /// Lets `policy` take over.
-async fn add(router: &Router, folder: &Path, policy: &str) {
+pub(super) async fn add(router: &Router, folder: &Path, policy: &str) {
     write(folder, "soon.cedar", policy);
     assert_eq!(router.reload_policies().await, PolicyReload::Taken);
 }
