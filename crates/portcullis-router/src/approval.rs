@@ -89,6 +89,7 @@ pub trait ApprovalHandler: Send + Sync + fmt::Debug {
 /// declined at once.
 pub trait ElicitationHandler: Send + Sync + fmt::Debug {
     /// Asks the user. The server's name is to be shown, and for [`ElicitationRequest::Url`] the host; nothing is
-    /// fetched. An answer that takes over 120 s counts as cancelled.
+    /// fetched. An answer that takes over 120 s counts as cancelled. The future is dropped when that time or the call is
+    /// over, or when other policies do not permit the question any more.
     fn elicit(&self, server: ServerId, request: ElicitationRequest) -> BoxFuture<'_, ElicitationReply>;
 }

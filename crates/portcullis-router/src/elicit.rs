@@ -14,7 +14,8 @@ use crate::{
     router::RouterOptions,
 };
 
-/// Stands between a server's question and the host's handler: the policies decide first.
+/// Stands between a server's question and the host's handler: the policies decide first, and anew whenever others take
+/// over until it is answered.
 pub(crate) struct PermittedElicitation {
     policies: Arc<Policies>,
     handler: Arc<dyn ElicitationHandler>,
@@ -56,39 +57,87 @@ impl PermittedElicitation {
 impl ElicitationResponder for PermittedElicitation {
     fn respond(&self, server: ServerId, request: ElicitationRequest) -> BoxFuture<'_, ElicitationReply> {
         Box::pin(async move {
-            let (mode, host) = match &request {
-                ElicitationRequest::Form { .. } => (ElicitationMode::Form, String::new()),
-                ElicitationRequest::Url { url, .. } => (ElicitationMode::Url, host_of(url)),
-            };
-            let transport = self.transports.get(&server).copied().unwrap_or("stdio");
-            let decision = self.policies.current().decide_elicitation(&ElicitationQuestion {
-                agent: &self.agent,
-                profile: &self.profile,
-                tier: self.tier,
-                source: Source::Mcp,
-                server: &server,
-                transport,
-                mode: &mode.to_string(),
-                host: &host,
-            });
+            let asked = Asked::of(&server, &request);
             let mut told = Told {
                 events: &self.events,
                 server: server.clone(),
-                mode,
+                mode: asked.mode,
                 answer: ElicitationAnswer::Unanswered,
             };
-            if decision.answer != Answer::Allow {
-                told.answer = ElicitationAnswer::Forbidden;
-                return ElicitationReply::Decline;
-            }
-            let reply = self.handler.elicit(server, request).await;
+            let reply = self.permitted(&asked, server, request).await;
             told.answer = match reply {
-                ElicitationReply::Accept(_) => ElicitationAnswer::Accepted,
-                ElicitationReply::Decline => ElicitationAnswer::Declined,
-                ElicitationReply::Cancel => ElicitationAnswer::Cancelled,
+                None => ElicitationAnswer::Forbidden,
+                Some(ElicitationReply::Accept(_)) => ElicitationAnswer::Accepted,
+                Some(ElicitationReply::Decline) => ElicitationAnswer::Declined,
+                Some(ElicitationReply::Cancel) => ElicitationAnswer::Cancelled,
             };
-            reply
+            reply.unwrap_or(ElicitationReply::Decline)
         })
+    }
+}
+
+impl PermittedElicitation {
+    /// What the host answers, as long as the policies permit the question; none where they do not, or no longer do.
+    async fn permitted(
+        &self,
+        asked: &Asked,
+        server: ServerId,
+        request: ElicitationRequest,
+    ) -> Option<ElicitationReply> {
+        // What takes over from here on is noticed.
+        let mut swaps = self.policies.swaps();
+        if !self.permits(asked) {
+            return None;
+        }
+        let mut answer = self.handler.elicit(server, request);
+        let reply = loop {
+            tokio::select! {
+                reply = &mut answer => break reply,
+                Ok(()) = swaps.changed() => {
+                    if !self.permits(asked) {
+                        return None;
+                    }
+                }
+            }
+        };
+        // They may have taken over in the moment of the answer.
+        self.permits(asked).then_some(reply)
+    }
+
+    /// What the policies in force say.
+    fn permits(&self, asked: &Asked) -> bool {
+        let question = ElicitationQuestion {
+            agent: &self.agent,
+            profile: &self.profile,
+            tier: self.tier,
+            source: Source::Mcp,
+            server: &asked.server,
+            transport: self.transports.get(&asked.server).copied().unwrap_or("stdio"),
+            mode: &asked.mode.to_string(),
+            host: &asked.host,
+        };
+        self.policies.current().decide_elicitation(&question).answer == Answer::Allow
+    }
+}
+
+/// What of a question the policies go by.
+struct Asked {
+    server: ServerId,
+    mode: ElicitationMode,
+    host: String,
+}
+
+impl Asked {
+    fn of(server: &ServerId, request: &ElicitationRequest) -> Self {
+        let (mode, host) = match request {
+            ElicitationRequest::Form { .. } => (ElicitationMode::Form, String::new()),
+            ElicitationRequest::Url { url, .. } => (ElicitationMode::Url, host_of(url)),
+        };
+        Self {
+            server: server.clone(),
+            mode,
+            host,
+        }
     }
 }
 
