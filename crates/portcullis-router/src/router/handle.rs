@@ -306,7 +306,7 @@ impl Router {
 fn settle_within(specs: &[ServerSpec]) -> Duration {
     let longest = specs
         .iter()
-        .map(|spec| spec.timeouts.connect + spec.timeouts.list)
+        .map(|spec| spec.timeouts.connect.saturating_add(spec.timeouts.list))
         .max();
-    longest.unwrap_or_default() + Duration::from_secs(1)
+    longest.unwrap_or_default().saturating_add(Duration::from_secs(1))
 }

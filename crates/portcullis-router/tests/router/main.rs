@@ -4,6 +4,7 @@
 
 mod approvals;
 mod calls;
+mod deadlines;
 mod elicitation;
 mod events;
 mod large;
