@@ -83,14 +83,20 @@ impl Grant {
 
 impl Dispatch {
     /// Looks for an approval that is kept. Only a plain *ask* is answered by one: all others ask each time anew.
-    pub(crate) async fn recall(&self, call: &mut Call, tool: &CatalogTool, decided: &Decided) {
+    pub(crate) async fn recall(
+        &self,
+        call: &mut Call,
+        tool: &CatalogTool,
+        decided: &Decided,
+        deadline: Instant,
+    ) {
         if decided.explanation.decision.code != ReasonCode::AskByPolicy {
             return;
         }
         let state = Arc::clone(self.pinning.state());
         let bound = call.bound(tool, decided);
         let found = spawn_blocking(move || state.approval_of(&bound, clock::unix_ms()));
-        match timeout(STATE_WITHIN, found).await {
+        match timeout_at(deadline.min(Instant::now() + STATE_WITHIN), found).await {
             Ok(Ok(Ok(found))) => {
                 // To find it takes time, while others hold the state, and it may have ended in that.
                 if let Some(approval) = found.filter(|found| found.holds_at(clock::unix_ms())) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use portcullis_policy::{CallQuestion, DecisionPoint, Explanation};
 use portcullis_types::{Answer, Decision, ReasonCode};
+use tokio::time::Instant;
 
 use crate::{
     catalog::CatalogTool,
@@ -65,8 +66,9 @@ impl Dispatch {
         same && !(waited && recalled)
     }
 
-    /// One decision by one snapshot of the policies, and whether an approval that is kept answers it.
-    pub(crate) async fn decide(&self, call: &mut Call, tool: &CatalogTool) -> Decided {
+    /// One decision by one snapshot of the policies, and whether an approval that is kept answers it, as far as that is
+    /// found by the deadline.
+    pub(crate) async fn decide(&self, call: &mut Call, tool: &CatalogTool, deadline: Instant) -> Decided {
         let policies = self.policies.current();
         let question = call.question(tool);
         let decision = answer(&policies, tool, &question);
@@ -76,7 +78,7 @@ impl Dispatch {
             policies,
         };
         if decided.explanation.decision.answer == Answer::Ask && !call.is_granted(tool, &decided) {
-            self.recall(call, tool, &decided).await;
+            self.recall(call, tool, &decided, deadline).await;
         }
         self.events.tell(Event::Permission {
             call: call.number,

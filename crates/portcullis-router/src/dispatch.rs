@@ -114,7 +114,7 @@ impl Dispatch {
                     known: self.upstreams.keys().cloned().collect(),
                 })?;
         let deadlines = upstream.timeouts();
-        let mut within = CallDeadline::since(began, deadlines);
+        let (mut since, mut within) = (began, CallDeadline::since(began, deadlines));
         let mut attempt = 0;
         // After a failure only a newer connection will do, and each has a listing of its own.
         let mut at_least = 0;
@@ -123,18 +123,20 @@ impl Dispatch {
             let deadline = within.first();
             call.forget_what_is_kept();
             let tool = self.look_up(call, upstream, deadline).await?;
-            let tool = self.as_it_stands(tool).await;
-            let decided = self.decide(call, &tool).await;
+            let decided = self.decide(call, &tool, deadline).await;
             match decided.explanation.decision.answer {
                 Answer::Allow => {}
                 Answer::Deny => return Err(call.denied(decided.explanation)),
                 Answer::Ask if call.is_granted(&tool, &decided) => {}
                 Answer::Ask => {
+                    // Nobody is asked about what is over.
+                    call.is_in_time(since, deadline)?;
                     // Nobody waits for a server because a person thinks.
                     drop(turn.take());
                     self.ask(call, &tool, decided).await?;
                     // The time that somebody took to answer is not the server's.
-                    within = CallDeadline::from_now(deadlines);
+                    since = Instant::now();
+                    within = CallDeadline::since(since, deadlines);
                     continue;
                 }
             }
@@ -159,6 +161,7 @@ impl Dispatch {
                 turn = Some(permit);
                 continue;
             }
+            call.is_in_time(since, deadline)?;
             self.events.tell(Event::ToolCall {
                 call: call.number,
                 capability: call.capability.clone(),
@@ -189,7 +192,8 @@ impl Dispatch {
         }
     }
 
-    /// The tool in the current snapshot. Where its server has not said what it offers, that is waited for.
+    /// The tool in the current snapshot, as it stands now. Where its server has not said what it offers, that is waited
+    /// for.
     async fn look_up(
         &self,
         call: &Call,
@@ -199,7 +203,7 @@ impl Dispatch {
         loop {
             let catalog = Arc::clone(&self.catalog.borrow());
             if let Some(tool) = catalog.get(&call.capability) {
-                return Ok(Arc::clone(tool));
+                return self.as_it_stands(Arc::clone(tool), deadline).await;
             }
             if catalog.is_disabled(&call.capability) {
                 return Err(CallError::Disabled(call.capability.clone()));
@@ -235,10 +239,21 @@ impl Dispatch {
     }
 
     /// A tool that is not trusted, as it stands now: a person may have approved it since, in this process or another.
-    async fn as_it_stands(&self, tool: Arc<CatalogTool>) -> Arc<CatalogTool> {
+    async fn as_it_stands(
+        &self,
+        tool: Arc<CatalogTool>,
+        deadline: Instant,
+    ) -> Result<Arc<CatalogTool>, CallError> {
         if tool.pin.standing == PinStanding::Trusted {
-            return tool;
+            return Ok(tool);
         }
+        let began = Instant::now();
+        let looked = timeout_at(deadline, self.look_again(Arc::clone(&tool))).await;
+        looked.map_err(|_| CallError::timed_out(&tool.capability, deadline - began))
+    }
+
+    /// Looks a tool up once more, and lets the catalog know.
+    async fn look_again(&self, tool: Arc<CatalogTool>) -> Arc<CatalogTool> {
         let definition = ToolDefinition {
             name: tool.capability.tool().to_owned(),
             description: None,
@@ -266,8 +281,9 @@ impl Dispatch {
         let catalog = Arc::clone(&self.catalog.borrow());
         for tool in catalog.tools() {
             let capability = tool.capability.to_string();
-            if capability == subject || format!("mcp.{}", tool.capability.server()) == subject {
-                self.as_it_stands(Arc::clone(tool)).await;
+            let is_meant = capability == subject || format!("mcp.{}", tool.capability.server()) == subject;
+            if is_meant && tool.pin.standing != PinStanding::Trusted {
+                self.look_again(Arc::clone(tool)).await;
             }
         }
         Ok(trusting)
@@ -335,6 +351,15 @@ impl Drop for Ending<'_> {
 }
 
 impl Call {
+    /// What is over is not sent, also where nothing had to be waited for.
+    fn is_in_time(&self, since: Instant, deadline: Instant) -> Result<(), CallError> {
+        if Instant::now() < deadline {
+            Ok(())
+        } else {
+            Err(CallError::timed_out(&self.capability, deadline - since))
+        }
+    }
+
     fn denied(&self, explanation: Box<Explanation>) -> CallError {
         CallError::Denied {
             capability: self.capability.clone(),

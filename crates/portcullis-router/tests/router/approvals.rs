@@ -17,7 +17,7 @@ use super::*;
 
 /// A person with answers prepared; afterwards they say no.
 #[derive(Debug, Default)]
-struct Desk {
+pub(super) struct Desk {
     answers: Mutex<VecDeque<PersonAnswer>>,
     asked: Mutex<Vec<ApprovalRequest>>,
     /// Where it is there, an answer takes until it is told.
@@ -27,14 +27,14 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(answers: impl IntoIterator<Item = PersonAnswer>) -> Arc<Self> {
+    pub(super) fn new(answers: impl IntoIterator<Item = PersonAnswer>) -> Arc<Self> {
         Arc::new(Self {
             answers: Mutex::new(answers.into_iter().collect()),
             ..Self::default()
         })
     }
 
-    fn slow(answers: impl IntoIterator<Item = PersonAnswer>) -> Arc<Self> {
+    pub(super) fn slow(answers: impl IntoIterator<Item = PersonAnswer>) -> Arc<Self> {
         Arc::new(Self {
             answers: Mutex::new(answers.into_iter().collect()),
             gate: Some(Arc::default()),
@@ -42,12 +42,12 @@ impl Desk {
         })
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.asked.lock().unwrap().len()
     }
 
     /// The last question.
-    fn last(&self) -> ApprovalRequest {
+    pub(super) fn last(&self) -> ApprovalRequest {
         self.asked.lock().unwrap().last().unwrap().clone()
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{calls::Answers, *};
 
 /// A server whose tool `t` is described otherwise once `change` was called.
-fn turncoat() -> ServerSpec {
+pub(super) fn turncoat() -> ServerSpec {
     let t = |text: &str| Tool::new("t", Behaviour::Text(text.to_owned())).describe(text);
     let change = Behaviour::ListChanged {
         count: 1,
