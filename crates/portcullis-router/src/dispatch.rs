@@ -1,5 +1,7 @@
 //! The data plane: one call, from lookup to result, through no mailbox.
 
+mod standing;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -13,8 +15,7 @@ use std::{
 
 use futures::poll;
 use portcullis_policy::Explanation;
-use portcullis_state::{StateError, Trusting};
-use portcullis_supervisor::{CallDeadline, CallFault, Ready, ToolDefinition, Upstream};
+use portcullis_supervisor::{CallDeadline, CallFault, Ready, Upstream};
 use portcullis_types::{AgentId, Answer, CapabilityId, Hash, ServerId, Tier};
 use ractor::ActorRef;
 use tokio::{
@@ -30,7 +31,7 @@ use crate::{
     catalog::{Catalog, CatalogTool},
     error::CallError,
     event::{CallEnd, Event, EventBus},
-    pins::{PinStanding, Pinning},
+    pins::Pinning,
     policies::Policies,
     router::{RouterMessage, RouterOptions},
     shape::{ShapeError, ShapeFlags, ShapedResult, Shaping},
@@ -236,57 +237,6 @@ impl Dispatch {
             Ok(Ok(_)) => Ok(()),
             _ => Err(CallError::timed_out(&call.capability, deadline - began)),
         }
-    }
-
-    /// A tool that is not trusted, as it stands now: a person may have approved it since, in this process or another.
-    async fn as_it_stands(
-        &self,
-        tool: Arc<CatalogTool>,
-        deadline: Instant,
-    ) -> Result<Arc<CatalogTool>, CallError> {
-        if tool.pin.standing == PinStanding::Trusted {
-            return Ok(tool);
-        }
-        let began = Instant::now();
-        let looked = timeout_at(deadline, self.look_again(Arc::clone(&tool))).await;
-        looked.map_err(|_| CallError::timed_out(&tool.capability, deadline - began))
-    }
-
-    /// Looks a tool up once more, and lets the catalog know.
-    async fn look_again(&self, tool: Arc<CatalogTool>) -> Arc<CatalogTool> {
-        let definition = ToolDefinition {
-            name: tool.capability.tool().to_owned(),
-            description: None,
-            definition: Arc::clone(&tool.definition),
-        };
-        let looked = self.pinning.look(tool.capability.server(), &[definition]).await;
-        match looked.pins.into_iter().next() {
-            Some(pin) if pin != tool.pin => {
-                let _ = self.actor.send_message(RouterMessage::Pinned {
-                    capability: tool.capability.clone(),
-                    pin: pin.clone(),
-                });
-                Arc::new(tool.with_pin(pin))
-            }
-            _ => tool,
-        }
-    }
-
-    /// Trusts what waits, and lets the tools that it is about stand as they do now.
-    pub(crate) async fn trust(&self, subject: &str, hash: Hash, by: &str) -> Result<Trusting, StateError> {
-        let trusting = self
-            .pinning
-            .trust(subject.to_owned(), hash, by.to_owned())
-            .await?;
-        let catalog = Arc::clone(&self.catalog.borrow());
-        for tool in catalog.tools() {
-            let capability = tool.capability.to_string();
-            let is_meant = capability == subject || format!("mcp.{}", tool.capability.server()) == subject;
-            if is_meant && tool.pin.standing != PinStanding::Trusted {
-                self.look_again(Arc::clone(tool)).await;
-            }
-        }
-        Ok(trusting)
     }
 }
 

@@ -1,7 +1,14 @@
 //! Whether a tool is what it was when it was trusted. What was granted was granted to that one: a tool that changed,
 //! or whose server is started in another way, asks a person until one approves the difference.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use portcullis_config::{ServerSpec, TransportSpec};
 use portcullis_state::{FirstSight, PinState, SeenTool, Sighted, Sighting, State, StateError, Trusting};
@@ -85,6 +92,13 @@ pub(crate) struct PinNews {
     pub(crate) reason: Option<String>,
 }
 
+/// A tool as it is listed, and what is pinned of that.
+#[derive(Debug)]
+struct SeenDefinition {
+    tool: String,
+    pinned: Pinned,
+}
+
 /// What a server is started with or reached at.
 #[derive(Debug)]
 struct Launch {
@@ -119,41 +133,39 @@ impl Pinning {
         &self.state
     }
 
-    /// Looks up what a server lists, on a thread that may block. Where that fails each tool stands as unknown.
+    /// Looks up what a server lists, on a thread that may block. Where that fails each tool stands as unknown, under the
+    /// hash that it has in any case: a later look may tell more of the same definition.
     pub(crate) async fn look(&self, server: &ServerId, tools: &[ToolDefinition]) -> Looked {
-        let this = self.clone();
-        let (name, definitions) = (server.clone(), named(tools));
-        let looked = spawn_blocking(move || this.look_blocking(&name, &definitions));
-        let why = match timeout(LOOK_WITHIN, looked).await {
-            Ok(Ok(Ok(looked))) => return looked,
-            Ok(Ok(Err(error))) => chain(&error),
-            Ok(Err(_)) => "looking up the pins failed".to_owned(),
-            Err(_) => format!("looking up the pins took over {} s", LOOK_WITHIN.as_secs()),
+        let definitions = named(tools);
+        // A listing may be large.
+        let Ok(seen) = spawn_blocking(move || SeenDefinition::all(&definitions)).await else {
+            return Looked::unknown(&[], "reading the definitions failed");
         };
-        let reason: Arc<str> = why.as_str().into();
-        let unknown = |tool: &ToolDefinition| ToolPin {
-            hash: Hash::of(tool.definition.as_bytes()),
-            standing: PinStanding::Unknown(Arc::clone(&reason)),
-        };
-        Looked {
-            pins: tools.iter().map(unknown).collect(),
-            news: vec![PinNews {
-                state: PinChange::Unknown,
-                pins: Vec::new(),
-                reason: Some(why),
-            }],
+        let (this, name) = (self.clone(), server.clone());
+        let given_up = Arc::new(AtomicBool::new(false));
+        let (definitions, is_given_up) = (Arc::clone(&seen), Arc::clone(&given_up));
+        let looked = spawn_blocking(move || this.look_blocking(&name, &definitions, &is_given_up));
+        match timeout(LOOK_WITHIN, looked).await {
+            Ok(Ok(Ok(looked))) => looked,
+            Ok(Ok(Err(error))) => Looked::unknown(&seen, &chain(&error)),
+            Ok(Err(_)) => Looked::unknown(&seen, "looking up the pins failed"),
+            Err(_) => {
+                given_up.store(true, Ordering::Release);
+                let why = format!("looking up the pins took over {} s", LOOK_WITHIN.as_secs());
+                Looked::unknown(&seen, &why)
+            }
         }
     }
 
-    fn look_blocking(&self, server: &ServerId, tools: &[(String, Arc<str>)]) -> Result<Looked, StateError> {
-        let pinned: Vec<_> = tools
+    fn look_blocking(
+        &self,
+        server: &ServerId,
+        definitions: &[SeenDefinition],
+        is_given_up: &AtomicBool,
+    ) -> Result<Looked, StateError> {
+        let seen: Vec<_> = definitions
             .iter()
-            .map(|(_, definition)| Pinned::of(definition))
-            .collect();
-        let seen: Vec<_> = tools
-            .iter()
-            .zip(&pinned)
-            .map(|((tool, _), pinned)| SeenTool {
+            .map(|SeenDefinition { tool, pinned }| SeenTool {
                 tool,
                 hash: pinned.hash,
                 definition: &pinned.text,
@@ -172,6 +184,10 @@ impl Pinning {
         };
         let mut tries = 1;
         loop {
+            // What nobody hears of is not to be known as told.
+            if is_given_up.load(Ordering::Acquire) {
+                return Ok(Looked::default());
+            }
             match self.state.see(&sighting, self.first_sight, clock::unix_ms()) {
                 Ok(sighted) => return Ok(Looked::of(launch, &seen, &sighted)),
                 Err(StateError::Busy { .. }) if tries < TRIES => tries += 1,
@@ -194,6 +210,23 @@ impl Pinning {
 }
 
 impl Looked {
+    /// What these come to where it cannot be told.
+    fn unknown(seen: &[SeenDefinition], why: &str) -> Self {
+        let reason: Arc<str> = why.into();
+        let unknown = |seen: &SeenDefinition| ToolPin {
+            hash: seen.pinned.hash,
+            standing: PinStanding::Unknown(Arc::clone(&reason)),
+        };
+        Self {
+            pins: seen.iter().map(unknown).collect(),
+            news: vec![PinNews {
+                state: PinChange::Unknown,
+                pins: Vec::new(),
+                reason: Some(why.to_owned()),
+            }],
+        }
+    }
+
     fn of(launch: &Launch, tools: &[SeenTool<'_>], sighted: &Sighted) -> Self {
         let command_changed = sighted.launch.state != PinState::Trusted;
         let pin = |(tool, sighted): (&SeenTool<'_>, &portcullis_state::SightedTool)| ToolPin {
@@ -253,6 +286,17 @@ impl Launch {
             hash: spec.launch_fingerprint(),
             text: text.to_string(),
         }
+    }
+}
+
+impl SeenDefinition {
+    /// Takes time with a large listing.
+    fn all(tools: &[(String, Arc<str>)]) -> Arc<[Self]> {
+        let seen = |(tool, definition): &(String, Arc<str>)| Self {
+            tool: tool.clone(),
+            pinned: Pinned::of(definition),
+        };
+        tools.iter().map(seen).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use super::message::RouterMessage;
 use crate::{
     catalog::Catalog,
     event::{Event, EventBus, PinChange, PinnedTool},
-    pins::{Looked, PinStanding, ToolPin},
+    pins::{Looked, PinNews, PinStanding, ToolPin},
 };
 
 pub(crate) struct RouterActor;
@@ -52,8 +52,12 @@ impl Actor for RouterActor {
                 state.listed(server, version, &list, looked);
                 return Ok(());
             }
-            RouterMessage::Pinned { capability, pin } => {
-                state.pinned(&capability, pin);
+            RouterMessage::Pinned {
+                capability,
+                pin,
+                news,
+            } => {
+                state.pinned(&capability, pin, news);
                 return Ok(());
             }
             RouterMessage::PoliciesSwapped => {
@@ -123,40 +127,50 @@ impl RouterArguments {
             unlisted: catalog.unlisted_of(&server).cloned().collect(),
             reports: catalog.reports_of(&server).cloned().collect(),
         };
-        let news = looked.news.into_iter().map(|news| Event::Pin {
-            server: server.clone(),
-            state: news.state,
-            pins: news.pins,
-            reason: news.reason,
-        });
+        let news = looked.news.into_iter().map(|news| news_of(&server, news));
         self.publish(catalog, std::iter::once(changed).chain(news));
     }
 
-    fn pinned(&self, capability: &CapabilityId, pin: ToolPin) {
+    fn pinned(&self, capability: &CapabilityId, pin: ToolPin, news: Vec<PinNews>) {
         let mut catalog = Catalog::clone(&self.catalog.borrow());
-        let (hash, standing) = (pin.hash, pin.standing.clone());
-        let Some(before) = catalog.set_pin(capability, pin) else {
+        let (hash, is_trusted) = (pin.hash, pin.standing == PinStanding::Trusted);
+        let before = catalog.set_pin(capability, pin);
+        // What could not be told for a while nobody approved, nor what the state sees for the first time again.
+        let was_waiting = before
+            .as_ref()
+            .is_some_and(|before| !matches!(before, PinStanding::Unknown(_)));
+        let mut fresh = news.iter().flat_map(|news| &news.pins);
+        let is_fresh = fresh.any(|pin| pin.tool.as_deref() == Some(capability.tool()));
+        let approved = (was_waiting && is_trusted && !is_fresh).then(|| PinNews {
+            state: PinChange::Approved,
+            pins: vec![PinnedTool {
+                tool: Some(capability.tool().to_owned()),
+                hash,
+                trusted: None,
+            }],
+            reason: None,
+        });
+        let told = news.into_iter().chain(approved);
+        let told = told.map(|news| news_of(capability.server(), news));
+        if before.is_none() {
+            told.for_each(|event| self.events.tell(event));
             return;
-        };
+        }
         let changed = Event::CatalogChanged {
             tools: catalog.tools().count(),
             unlisted: Vec::new(),
             reports: Vec::new(),
         };
-        let approved =
-            (standing == PinStanding::Trusted && !matches!(before, PinStanding::Unknown(_))).then(|| {
-                Event::Pin {
-                    server: capability.server().clone(),
-                    state: PinChange::Approved,
-                    pins: vec![PinnedTool {
-                        tool: Some(capability.tool().to_owned()),
-                        hash,
-                        trusted: None,
-                    }],
-                    reason: None,
-                }
-            });
-        self.publish(catalog, std::iter::once(changed).chain(approved));
+        self.publish(catalog, std::iter::once(changed).chain(told));
+    }
+}
+
+fn news_of(server: &ServerId, news: PinNews) -> Event {
+    Event::Pin {
+        server: server.clone(),
+        state: news.state,
+        pins: news.pins,
+        reason: news.reason,
     }
 }
 
@@ -199,13 +213,17 @@ mod tests {
 
     /// What is told once the tool `t`, which stood so, is trusted.
     fn told_of_trust(before: PinStanding) -> Vec<serde_json::Value> {
-        let (told, standing) = told_of(before, Hash::of(b"t"));
+        let (told, standing) = told_of(before, Hash::of(b"t"), Vec::new());
         assert_eq!(standing, PinStanding::Trusted);
         told
     }
 
     /// The same for a definition of that hash, and how the tool stands then.
-    fn told_of(before: PinStanding, trusted: Hash) -> (Vec<serde_json::Value>, PinStanding) {
+    fn told_of(
+        before: PinStanding,
+        trusted: Hash,
+        news: Vec<PinNews>,
+    ) -> (Vec<serde_json::Value>, PinStanding) {
         let spec = spec();
         let tool = ToolDefinition {
             name: "t".to_owned(),
@@ -234,7 +252,7 @@ mod tests {
             hash: trusted,
             standing: PinStanding::Trusted,
         };
-        state.pinned(&capability, now);
+        state.pinned(&capability, now, news);
         let tool = Arc::clone(state.catalog.borrow().get(&capability).unwrap());
         let is_trusted = tool.pin.standing == PinStanding::Trusted;
         assert_eq!(tool.facts.definition_changed, !is_trusted);
@@ -246,8 +264,33 @@ mod tests {
     /// What a person approved is one definition, and the server may list another by then.
     #[test]
     fn trust_in_another_definition_changes_nothing() {
-        let (told, standing) = told_of(PinStanding::Changed, Hash::of(b"another"));
+        let (told, standing) = told_of(PinStanding::Changed, Hash::of(b"another"), Vec::new());
         assert_eq!((told.len(), standing), (0, PinStanding::Changed));
+    }
+
+    /// The state has them as seen, so nobody else would tell them.
+    #[test]
+    fn news_are_told_whatever_the_tool_is_by_then() {
+        for (trusted, standing) in [
+            (b"t".as_slice(), PinStanding::Trusted),
+            (b"another", PinStanding::New),
+        ] {
+            let recorded = PinnedTool {
+                tool: Some("t".to_owned()),
+                hash: Hash::of(trusted),
+                trusted: None,
+            };
+            let pin = json!({"tool": "t", "hash": recorded.hash});
+            let news = PinNews {
+                state: PinChange::Recorded,
+                pins: vec![recorded],
+                reason: None,
+            };
+            let (told, stands) = told_of(PinStanding::New, Hash::of(trusted), vec![news]);
+            let recorded = json!({"event": "pin", "server": "s", "state": "recorded", "pins": [pin]});
+            assert_eq!((told.last(), &stands), (Some(&recorded), &standing));
+            assert!(!told.iter().any(|event| event["state"] == "approved"), "{told:?}");
+        }
     }
 
     /// What could not be told for a while is no news once it can: nobody approved anything.

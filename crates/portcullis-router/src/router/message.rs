@@ -3,7 +3,7 @@ use std::sync::Arc;
 use portcullis_supervisor::{SupervisorEvent, ToolList};
 use portcullis_types::{CapabilityId, ServerId};
 
-use crate::pins::{Looked, ToolPin};
+use crate::pins::{Looked, PinNews, ToolPin};
 
 /// What the router's actor is told.
 pub(crate) enum RouterMessage {
@@ -20,12 +20,15 @@ pub(crate) enum RouterMessage {
         /// What that comes to beside what was trusted.
         looked: Looked,
     },
-    /// A tool that was not trusted stands otherwise now: somebody approved it, perhaps in another process.
+    /// A tool that was not trusted was looked up once more, and stands otherwise now: somebody approved it, perhaps in
+    /// another process, or it could not be told before.
     Pinned {
         /// Which tool.
         capability: CapabilityId,
         /// Where it stands. It counts only for the definition of this hash.
         pin: ToolPin,
+        /// What the state had not seen before. It is told whatever the tool is by now.
+        news: Vec<PinNews>,
     },
     /// Other policies took over.
     PoliciesSwapped,

@@ -14,16 +14,19 @@ use super::{calls::Answers, *};
 
 /// A server whose tool `t` is described otherwise once `change` was called.
 pub(super) fn turncoat() -> ServerSpec {
+    scripted(&turncoat_script())
+}
+
+fn turncoat_script() -> Script {
     let t = |text: &str| Tool::new("t", Behaviour::Text(text.to_owned())).describe(text);
     let change = Behaviour::ListChanged {
         count: 1,
         interval_ms: 0,
     };
-    let script = Script::new("s")
+    Script::new("s")
         .tool(t("before").shown(Shown::BeforeChange))
         .tool(t("after").shown(Shown::AfterChange))
-        .tool(Tool::new("change", change));
-    scripted(&script)
+        .tool(Tool::new("change", change))
 }
 
 fn kept(folder: &Path, first_sight: FirstSight) -> Keeping {
@@ -253,4 +256,65 @@ async fn a_tool_whose_pin_cannot_be_read_is_denied() {
     let error = rig.call("t", "{}").await.unwrap_err().to_string();
     assert!(error.contains("damaged"), "{error}");
     assert_eq!(rig.pinned(), ["unknown "]);
+}
+
+/// A changed tool that was listed while another process had the state for longer than is waited for it.
+async fn listed_while_the_state_was_busy(folder: &Path) -> Rig {
+    let script = turncoat_script().tool(Tool::new("same", Behaviour::Echo));
+    let keeping = kept(folder, FirstSight::Trust);
+    let mut rig = Rig::start_keeping(scripted(&script), "allow mcp.s.*\n", None, keeping).await;
+    rig.call("t", "{}").await.unwrap();
+    let other = rusqlite::Connection::open(folder.join(State::FILE_NAME)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    rig.call("change", "{}").await.unwrap();
+    rig.until(|event| event["event"] == "pin" && event["state"] == "unknown")
+        .await;
+    assert_eq!(outlook(&rig, "t"), "deny.pin-unknown");
+    other.execute_batch("ROLLBACK").unwrap();
+    rig
+}
+
+/// The code of what the catalog has a tool decided as.
+fn outlook(rig: &Rig, tool: &str) -> &'static str {
+    let catalog = rig.router.catalog();
+    let tool = catalog.get(&format!("mcp.s.{tool}").parse().unwrap()).unwrap();
+    rig.router.outlook(tool).code.as_str()
+}
+
+/// What it finds is told: the state has it as seen from then on.
+#[tokio::test]
+async fn what_could_not_be_told_while_the_state_was_busy_heals_with_the_next_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rig = listed_while_the_state_was_busy(&folder.path().join("state")).await;
+    assert_eq!(rig.refused_as("t").await, "ask.definition-changed");
+    rig.until(|event| event["event"] == "pin" && event["state"] == "changed")
+        .await;
+    assert_eq!(outlook(&rig, "t"), "ask.definition-changed");
+    // What is as it was trusted is no news, but it stands otherwise.
+    assert_eq!(outlook(&rig, "same"), "deny.pin-unknown");
+    rig.call("same", "{}").await.unwrap();
+    rig.until(|event| event["event"] == "catalog.changed").await;
+    assert_eq!(outlook(&rig, "same"), "permitted");
+    assert_eq!(
+        rig.pinned(),
+        ["recorded the command t change same", "unknown ", "changed t"]
+    );
+}
+
+/// Nobody else would look for it.
+#[test]
+fn what_a_call_finds_is_told_though_its_caller_is_gone() {
+    with_one_blocking_thread(async {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rig = listed_while_the_state_was_busy(&folder.path().join("state")).await;
+        let (done, busy) = std::sync::mpsc::channel::<()>();
+        drop(tokio::task::spawn_blocking(move || busy.recv()));
+        let mut call = Box::pin(rig.call("t", "{}"));
+        assert!(poll!(&mut call).is_pending());
+        drop(call);
+        drop(done);
+        rig.until(|event| event["event"] == "pin" && event["state"] == "changed")
+            .await;
+        assert_eq!(outlook(&rig, "t"), "ask.definition-changed");
+    });
 }
