@@ -111,6 +111,10 @@ impl Connection {
             let answered = tokio::select! {
                 biased;
                 () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: true }),
+                // No later round can be sent any more, so nobody is asked for it.
+                () = self.closed.cancelled() => {
+                    return Err(CallFault::OutcomeUnknown { reason: self.why_ended() });
+                }
                 answered = timeout_at(within.end(), needed.answer(&self.server, &self.asking)) => answered,
             };
             attempt.round = answered
@@ -213,6 +217,12 @@ impl Connection {
         ticket.renews(idle, patience).max(asked)
     }
 
+    /// Over HTTP that was seen where the connection was given up.
+    fn why_ended(&self) -> String {
+        let why = self.complaint.why_ended();
+        why.unwrap_or_else(|| "the connection ended".to_owned())
+    }
+
     fn fault(&self, error: ServiceError, ticket: &Ticket) -> CallFault {
         match ticket.fault() {
             Some(WireFault::Unusable(reason)) => {
@@ -259,11 +269,7 @@ impl Connection {
                 }
                 fault
             }
-            // Over HTTP that was seen where the connection was given up.
-            ServiceError::TransportClosed => {
-                let why = self.complaint.why_ended();
-                lost(why.unwrap_or_else(|| "the connection ended".to_owned()), ticket)
-            }
+            ServiceError::TransportClosed => lost(self.why_ended(), ticket),
             other => lost(other.to_string(), ticket),
         }
     }

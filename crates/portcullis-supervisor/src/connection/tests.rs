@@ -508,6 +508,37 @@ async fn a_question_that_is_taken_back_is_asked_no_longer() {
     assert!(began.elapsed() < Duration::from_secs(70), "not by its own time");
 }
 
+/// Nor is a question of a round of a call: without its connection the answer could go nowhere.
+#[tokio::test(start_paused = true)]
+async fn a_rounds_question_ends_with_its_connection_and_the_call_with_it() {
+    for dies in [true, false] {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let mut rig = Rig::with(64 * 1024, Some(Arc::new(Absent(tell)))).await;
+        let call = rig.call("{}");
+        let id = rig.hear().await["id"].clone();
+        rig.require_input(&id).await;
+        assert_eq!(told.recv().await, Some(true));
+        let Rig {
+            connection,
+            heard,
+            speak,
+        } = rig;
+        if dies {
+            drop((heard, speak));
+        } else {
+            connection.closed.cancel();
+        }
+        assert_eq!(told.recv().await, Some(false));
+        let (result, took) = call.await.unwrap();
+        assert!(
+            matches!(result, Err(CallFault::OutcomeUnknown { .. })),
+            "{result:?}"
+        );
+        assert!(took < IDLE, "by its own time: {took:?}");
+        assert_eq!(connection.gate.inside(), 0);
+    }
+}
+
 /// What a call waited before it was sent is taken off its deadline.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_began_before_has_only_what_is_left() {
