@@ -99,15 +99,6 @@ impl Connection {
     ) -> Result<RawReply, CallFault> {
         let Attempt { within, cancel, .. } = attempt;
         for _ in 0..MAX_ROUNDS {
-            // What it wants goes back to the server or to a person, word for word: no string of it may stay out.
-            if !reply.strings.is_empty() {
-                let whole = reply.whole().await;
-                let whole = whole.map_err(|reason| CallFault::BadReply { reason })?;
-                required = InputRequired::read(&whole).unwrap_or_else(|| serde_json::from_str(&whole));
-            }
-            let needed = required.map_err(|error| CallFault::BadReply {
-                reason: error.to_string(),
-            })?;
             let answered = tokio::select! {
                 biased;
                 () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: true }),
@@ -115,7 +106,7 @@ impl Connection {
                 () = self.closed.cancelled() => {
                     return Err(CallFault::OutcomeUnknown { reason: self.why_ended() });
                 }
-                answered = timeout_at(within.end(), needed.answer(&self.server, &self.asking)) => answered,
+                answered = timeout_at(within.end(), self.answer(reply, required)) => answered,
             };
             attempt.round = answered
                 .map_err(|_| CallFault::TimedOut {
@@ -136,6 +127,21 @@ impl Connection {
         Err(CallFault::BadReply {
             reason: format!("the tool asked for more than {MAX_ROUNDS} rounds of input"),
         })
+    }
+
+    /// The next round: what `reply` says is required, with the answers to it.
+    async fn answer(
+        &self,
+        reply: RawReply,
+        mut required: Result<InputRequired, serde_json::Error>,
+    ) -> Result<Round, String> {
+        // What it wants goes back to the server or to a person, word for word: no string of it may stay out.
+        if !reply.strings.is_empty() {
+            let whole = reply.whole().await?;
+            required = InputRequired::read(&whole).unwrap_or_else(|| serde_json::from_str(&whole));
+        }
+        let needed = required.map_err(|error| error.to_string())?;
+        needed.answer(&self.server, &self.asking).await
     }
 
     /// Sends one request and waits for its reply, until `idle` if nothing is heard of it.

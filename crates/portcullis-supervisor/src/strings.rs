@@ -6,7 +6,12 @@ mod in_memory;
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use portcullis_wire::marker;
-use tokio::{sync::oneshot, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::oneshot,
+    task::spawn_blocking,
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use in_memory::InMemory;
 
@@ -15,6 +20,9 @@ const MAX_PUT_BACK_BYTES: u64 = 64 << 20;
 
 /// How long the rest of a string that has arrived may take to be written.
 const LAST_PIECES: Duration = Duration::from_secs(60);
+
+/// How long the strings of one message may take to be back in it: until the last one is written, and all are read.
+pub(crate) const PUT_BACK: Duration = Duration::from_secs(30);
 
 /// Takes strings of more than 64 KiB while they arrive. Its work is done on threads that may block, one for each
 /// message with such strings; while that is slow, the server's pipe, body or stream is not read. It is given those
@@ -39,7 +47,8 @@ pub trait StringWriter: Send {
 
 /// A string that was taken out of its message. Dropped, nothing of it is left.
 pub trait SpooledString: Send + fmt::Debug {
-    /// Appends its raw JSON text, without quotes, to `text`. May block.
+    /// Appends its raw JSON text, without quotes, to `text`. May block; where a message has not all of its strings within
+    /// 30 s, it is given up.
     ///
     /// # Errors
     /// Why it cannot, in words for a person.
@@ -93,12 +102,17 @@ impl RawReply {
             return Ok(self.json);
         }
         // Boxed, since few replies have any and each would be as large.
-        Box::pin(put_back(self.json, self.strings)).await
+        Box::pin(put_back(self.json, self.strings, Instant::now() + PUT_BACK)).await
     }
 }
 
-/// `json` with the strings back in the places of their markers.
-pub(crate) async fn put_back(json: String, strings: Vec<LongString>) -> Result<String, String> {
+/// `json` with the strings back in the places of their markers, where that is done by `until`: whoever keeps them may
+/// hang, and whoever waits has other things to do.
+pub(crate) async fn put_back(
+    json: String,
+    strings: Vec<LongString>,
+    until: Instant,
+) -> Result<String, String> {
     if strings.is_empty() {
         return Ok(json);
     }
@@ -108,13 +122,25 @@ pub(crate) async fn put_back(json: String, strings: Vec<LongString>) -> Result<S
             "it holds strings of {size} bytes, above the limit of {MAX_PUT_BACK_BYTES} where they are no content"
         ));
     }
+    timeout_at(until, put_back_all(json, strings))
+        .await
+        .unwrap_or_else(|_| {
+            let within = PUT_BACK.as_secs();
+            Err(format!(
+                "its long strings could not be put back within {within} s"
+            ))
+        })
+}
+
+async fn put_back_all(json: String, strings: Vec<LongString>) -> Result<String, String> {
     let mut spooled = Vec::with_capacity(strings.len());
     for string in strings {
         let marker = string.marker();
         let string = string.spooled().await.ok_or("one of its long strings was lost")?;
         spooled.push((marker, string));
     }
-    spawn_blocking(move || splice(&json, &spooled))
+    // Where nobody waits any more before it has begun, it never does.
+    AbortOnDropHandle::new(spawn_blocking(move || splice(&json, &spooled)))
         .await
         .unwrap_or_else(|_| Err("its long strings could not be put back".to_owned()))
 }
@@ -141,9 +167,9 @@ pub(crate) mod memory;
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::{memory::Shelf, *};
+
+    const TOO_LATE: &str = "its long strings could not be put back within 30 s";
 
     /// A string of which `size_bytes` is said, and who brings it.
     fn string(size_bytes: u64) -> (LongString, oneshot::Sender<Box<dyn SpooledString>>) {
@@ -163,14 +189,32 @@ mod tests {
     /// Its message has come whole, and only who takes it is not done.
     #[tokio::test(start_paused = true)]
     async fn a_string_that_is_never_written_is_not_waited_for_for_ever() {
-        let (string, _done) = string(100_000);
-        let (json, began) = (around(&string), Instant::now());
-        let put_back = timeout(LAST_PIECES * 2, put_back(json, vec![string])).await;
-        assert_eq!(
-            put_back.unwrap(),
-            Err("one of its long strings was lost".to_owned())
-        );
+        let (one, _done) = string(100_000);
+        let began = Instant::now();
+        assert!(one.spooled().await.is_none());
         assert_eq!(began.elapsed(), LAST_PIECES);
+
+        let (one, _done) = string(100_000);
+        let (json, began) = (around(&one), Instant::now());
+        let put_back = put_back(json, vec![one], began + PUT_BACK).await;
+        assert_eq!(put_back, Err(TOO_LATE.to_owned()));
+        assert_eq!(began.elapsed(), PUT_BACK);
+    }
+
+    /// Whoever waits for it reads nothing else of its server.
+    #[tokio::test(start_paused = true)]
+    async fn a_string_that_is_never_read_is_not_waited_for_for_ever() {
+        let (string, done) = string(100_000);
+        let shelf = Shelf::default();
+        let hanging = shelf.hang();
+        done.send(shelf.begin().finish()).unwrap();
+        let (json, began) = (around(&string), Instant::now());
+        let put_back = tokio::select! {
+            put_back = put_back(json, vec![string], began + PUT_BACK) => put_back,
+            () = hanging.lasts(PUT_BACK) => panic!("it is waited for still"),
+        };
+        assert_eq!(put_back, Err(TOO_LATE.to_owned()));
+        assert_eq!(began.elapsed(), PUT_BACK);
     }
 
     #[tokio::test]
@@ -183,7 +227,8 @@ mod tests {
             let mut written = Shelf::default().begin();
             written.write(b"text");
             done.send(written.finish()).unwrap();
-            match (put_back(around(&string), vec![string]).await, told) {
+            let until = Instant::now() + PUT_BACK;
+            match (put_back(around(&string), vec![string], until).await, told) {
                 (Ok(whole), Ok(told)) => assert_eq!(whole, told),
                 (Err(why), Err(told)) => assert!(why.contains(told), "{why}"),
                 (other, _) => panic!("{more}: {other:?}"),

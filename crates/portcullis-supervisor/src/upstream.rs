@@ -282,7 +282,7 @@ impl Upstream {
                 Err(CallFault::NotSent { .. }) if Instant::now() < within.first() => {
                     at_least = ready.version() + 1;
                 }
-                answer => return whole(answer?).await,
+                answer => return whole(answer?, within, cancel).await,
             }
         }
     }
@@ -300,10 +300,9 @@ impl Ready {
         arguments: Arc<str>,
         deadlines: Timeouts,
     ) -> Result<String, CallFault> {
-        let reply = self
-            .call_raw(tool, arguments, CallDeadline::from_now(deadlines))
-            .await?;
-        whole(reply).await
+        let within = CallDeadline::from_now(deadlines);
+        let reply = self.call_raw(tool, arguments, within).await?;
+        whole(reply, within, None).await
     }
 
     /// As [`call`](Self::call), for a call that has begun before, and may have waited or been tried already. Where a
@@ -333,11 +332,25 @@ impl Ready {
     }
 }
 
-/// The reply in one text, its long strings in their places.
-async fn whole(reply: RawReply) -> Result<String, CallFault> {
-    reply
-        .whole()
-        .await
+/// The reply in one text, its long strings in their places. The call that it answers is not over before.
+async fn whole(
+    reply: RawReply,
+    within: CallDeadline,
+    cancel: Option<&CancellationToken>,
+) -> Result<String, CallFault> {
+    if reply.strings.is_empty() {
+        return Ok(reply.json);
+    }
+    let whole = tokio::select! {
+        biased;
+        () = cancelled_by(cancel) => return Err(CallFault::Cancelled { sent: true }),
+        whole = timeout_at(within.end(), reply.whole()) => whole,
+    };
+    whole
+        .map_err(|_| CallFault::TimedOut {
+            after: within.cap(),
+            sent: true,
+        })?
         .map_err(|reason| CallFault::BadReply { reason })
 }
 

@@ -10,6 +10,8 @@ use tokio::{
 
 use portcullis_config::{ServerSpec, StdioSpec, Timeouts};
 
+mod hanging;
+
 use super::*;
 use crate::{
     elicitation::{ElicitationReply, ElicitationRequest, ElicitationResponder},
@@ -87,6 +89,7 @@ struct Rig {
     connection: Arc<Connection>,
     heard: Lines<BufReader<ReadHalf<DuplexStream>>>,
     speak: WriteHalf<DuplexStream>,
+    shelf: Arc<Shelf>,
 }
 
 impl Rig {
@@ -96,7 +99,7 @@ impl Rig {
     }
 
     async fn with(pipe_bytes: usize, responder: Option<Arc<dyn ElicitationResponder>>) -> Self {
-        let asking = Arc::new(Asking::new(responder));
+        let (asking, shelf) = (Arc::new(Asking::new(responder)), Arc::<Shelf>::default());
         let (ours, theirs) = duplex(pipe_bytes);
         let (reader, writer) = split(ours);
         let (heard, speak) = split(theirs);
@@ -112,7 +115,7 @@ impl Rig {
         };
         let progress = Arc::clone(&client.progress);
         let transport = StdioTransport::new(reader, writer, Arc::default(), closed.clone())
-            .with_spool(Some(Arc::<Shelf>::default()));
+            .with_spool(Some(Arc::clone(&shelf) as _));
         let serving = serve_client_with_lifecycle_and_ct(
             client,
             transport,
@@ -148,6 +151,7 @@ impl Rig {
             connection: Arc::new(connection),
             heard,
             speak,
+            shelf,
         }
     }
 
@@ -522,6 +526,7 @@ async fn a_rounds_question_ends_with_its_connection_and_the_call_with_it() {
             connection,
             heard,
             speak,
+            ..
         } = rig;
         if dies {
             drop((heard, speak));

@@ -11,10 +11,10 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{client::HttpTerms, param::ParamCache};
-use crate::{counters::WireCounters, ticket::Ticket};
+use crate::{counters::WireCounters, strings::PUT_BACK, ticket::Ticket};
 
 /// How long a reply that was claimed may be on its way to the SDK, its long strings being put back included.
-const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
+const ARRIVES_WITHIN: Duration = PUT_BACK.saturating_add(Duration::from_secs(5));
 
 /// How many requests are remembered, where the server may not have more calls at once: a request whose reply never
 /// comes is forgotten when so many others have come after it.

@@ -7,6 +7,7 @@ use rmcp::model::{
     ClientJsonRpcMessage, CustomResult, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
     messages::{Message, OnOneLine},
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     said::excerpt,
     service::{invalid, is_heeded, unreadable},
-    strings::put_back,
+    strings::{PUT_BACK, put_back},
     ticket::WireFault,
     transport::{Restored, restore},
 };
@@ -50,7 +51,7 @@ pub(crate) async fn translate_message(
                 ticket.bring(strings);
                 result_message(asked, &waiting, result)
             }
-            None => match put_back(result.into(), strings).await {
+            None => match put_back(result.into(), strings, Instant::now() + PUT_BACK).await {
                 Ok(result) => result_message(asked, &waiting, result.into()),
                 Err(why) => Stray::unusable(why).blame((asked, waiting)),
             },

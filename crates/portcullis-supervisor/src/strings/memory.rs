@@ -6,6 +6,13 @@ use std::{
         Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    task::{spawn_blocking, yield_now},
+    time::advance,
 };
 
 use super::{SpooledString, StringSpool, StringWriter};
@@ -22,6 +29,59 @@ pub(crate) struct Shelf {
     pub(crate) put_back: Arc<AtomicUsize>,
     /// How many servers were given a share.
     pub(crate) shares: Arc<AtomicUsize>,
+    reading: Arc<Reading>,
+}
+
+/// Whether strings may be read.
+#[derive(Debug, Default)]
+struct Reading {
+    hangs: Mutex<bool>,
+    changed: Condvar,
+    began: Notify,
+}
+
+impl Reading {
+    fn wait(&self) {
+        let hangs = self.hangs.lock().unwrap();
+        drop(self.changed.wait_while(hangs, |hangs| *hangs).unwrap());
+    }
+}
+
+/// Reading hangs while this is held.
+pub(crate) struct Hanging(Arc<Reading>);
+
+impl Shelf {
+    /// Lets whatever reads a string from now on hang. Paused time does not pass by itself meanwhile, since it would while
+    /// threads are at work that it knows nothing of.
+    pub(crate) fn hang(&self) -> Hanging {
+        *self.reading.hangs.lock().unwrap() = true;
+        let reading = Arc::clone(&self.reading);
+        spawn_blocking(move || reading.wait());
+        Hanging(Arc::clone(&self.reading))
+    }
+}
+
+impl Hanging {
+    /// Resolves once somebody has begun to read and has hung for `time`, and whoever waits for that has had its turn.
+    pub(crate) async fn lasts(&self, time: Duration) {
+        self.0.began.notified().await;
+        advance(time).await;
+        turns().await;
+    }
+}
+
+/// Gives everybody whose time has come a turn.
+pub(crate) async fn turns() {
+    for _ in 0..1_000 {
+        yield_now().await;
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        *self.0.hangs.lock().unwrap() = false;
+        self.0.changed.notify_all();
+    }
 }
 
 #[derive(Debug)]
@@ -31,6 +91,7 @@ struct Kept {
     written: Arc<AtomicUsize>,
     held_up: Arc<(Mutex<bool>, Condvar)>,
     put_back: Arc<AtomicUsize>,
+    reading: Arc<Reading>,
 }
 
 impl Drop for Kept {
@@ -49,6 +110,7 @@ impl StringSpool for Shelf {
             written: Arc::clone(&self.written),
             held_up: Arc::clone(&self.held_up),
             put_back: Arc::clone(&self.put_back),
+            reading: Arc::clone(&self.reading),
         })
     }
 
@@ -77,6 +139,8 @@ impl StringWriter for Kept {
 
 impl SpooledString for Kept {
     fn put_back(&self, text: &mut Vec<u8>) -> Result<(), String> {
+        self.reading.began.notify_one();
+        self.reading.wait();
         text.extend_from_slice(&self.raw);
         self.put_back.fetch_add(1, Ordering::SeqCst);
         Ok(())

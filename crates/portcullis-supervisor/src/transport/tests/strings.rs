@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rmcp::model::ServerNotification;
 
 use super::*;
-use crate::strings::{LongString, RawReply, memory::Shelf};
+use crate::strings::{LongString, PUT_BACK, RawReply, memory::Shelf};
 
 fn spooling() -> (Rig, Arc<Shelf>) {
     let (rig, shelf) = (Rig::new(), Arc::<Shelf>::default());
@@ -455,5 +455,35 @@ async fn a_store_that_hangs_ends_the_connection() {
     *held_up.lock().unwrap() = false;
     changed.notify_all();
     drop(rig);
+    assert_none_is_left(&shelf).await;
+}
+
+/// One from which nothing can be read costs the message that waits for it, in time, and not the connection.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_on_reading_costs_the_message_and_the_pipe_is_read_on() {
+    let (mut rig, shelf) = spooling();
+    let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
+    rig.transport
+        .send(ClientJsonRpcMessage::request(list, RequestId::Number(3)))
+        .await
+        .unwrap();
+    rig.hear().await;
+    let hanging = shelf.hang();
+    rig.say(&format!(
+        r#"{{"jsonrpc":"2.0","id":3,"result":{{"tools":[{{"description":"{}"}}]}}}}"#,
+        long('d')
+    ))
+    .await;
+    let (id, listed) = tokio::select! {
+        heard = rig.transport.receive() => up(heard.unwrap()),
+        () = hanging.lasts(PUT_BACK) => panic!("the pipe is not read any more"),
+    };
+    assert_eq!(id, RequestId::Number(3));
+    let told = listed.unwrap_err();
+    assert!(told.contains("could not be put back within 30 s"), "{told}");
+    assert_eq!(rig.count(), [0, 0, 1]);
+    // It hangs still.
+    rig.assert_lives().await;
+    drop(hanging);
     assert_none_is_left(&shelf).await;
 }
