@@ -47,6 +47,7 @@ mod connection;
 mod counters;
 mod deadline;
 mod gate;
+mod issued;
 mod listen;
 mod pace;
 mod rounds;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{client::HttpTerms, param::ParamCache};
-use crate::{counters::WireCounters, strings::PUT_BACK, ticket::Ticket};
+use crate::{counters::WireCounters, issued::Issued, strings::PUT_BACK, ticket::Ticket};
 
 /// How long a reply that was claimed may be on its way to the SDK, its long strings being put back included.
 const ARRIVES_WITHIN: Duration = PUT_BACK.saturating_add(Duration::from_secs(5));
@@ -22,9 +22,6 @@ const MOST: usize = 4_096;
 
 /// How many are remembered beside the calls that the server may have at once.
 const BESIDE: usize = 64;
-
-/// How many ids of requests that are over are remembered.
-const MOST_RETIRED: usize = 1_024;
 
 /// The requests that wait for a reply, on whichever stream it comes.
 pub(crate) struct Outstanding {
@@ -42,15 +39,12 @@ pub(crate) struct Outstanding {
 #[derive(Default)]
 struct Requests {
     waiting: VecDeque<(RequestId, Waiting)>,
-    /// Those that were answered, cancelled or given up. A reply to one of them is late, and says nothing of others.
-    retired: VecDeque<Retired>,
-}
-
-/// A request that is over.
-struct Retired {
-    id: RequestId,
-    /// Cancelled once the SDK has its reply, where that was claimed.
-    arrived: Option<CancellationToken>,
+    /// Which ids requests have had, those that are over included. A reply to one of these is late, and says nothing of
+    /// others.
+    issued: Issued,
+    /// Replies that were claimed, each with what is cancelled once the SDK has it.
+    // INVARIANT: those that have arrived are gone with the next claim.
+    on_their_way: Vec<(RequestId, CancellationToken)>,
 }
 
 /// What is known of a request that waits.
@@ -140,8 +134,9 @@ impl Outstanding {
                     },
                 };
                 let mut all = self.lock();
+                all.issued.note(&request.id);
                 // A call that is sent again keeps its id.
-                all.retired.retain(|retired| retired.id != request.id);
+                all.on_their_way.retain(|(id, _)| *id != request.id);
                 all.waiting.retain(|(id, _)| *id != request.id);
                 if all.waiting.len() >= self.most {
                     all.make_room();
@@ -164,7 +159,9 @@ impl Outstanding {
     pub(crate) fn claim(&self, id: &Id) -> Option<(RequestId, Waiting, OnItsWay)> {
         let mut all = self.lock();
         let arrived = CancellationToken::new();
-        let (id, waiting) = meant(id).find_map(|id| all.take(&id, Some(&arrived)))?;
+        let (id, waiting) = meant(id).find_map(|id| all.take(&id))?;
+        all.on_their_way.retain(|(_, arrived)| !arrived.is_cancelled());
+        all.on_their_way.push((id.clone(), arrived.clone()));
         let on_its_way = OnItsWay {
             id: id.clone(),
             _arrives: arrived.drop_guard(),
@@ -188,8 +185,8 @@ impl Outstanding {
 
     fn arrival(&self, id: &RequestId) -> Option<CancellationToken> {
         let all = self.lock();
-        let retired = all.retired.iter().rfind(|retired| retired.id == *id);
-        retired.and_then(|retired| retired.arrived.clone())
+        let found = all.on_their_way.iter().rfind(|(found, _)| found == id);
+        found.map(|(_, arrived)| arrived.clone())
     }
 
     /// The request that waits and that a reply with `id` answers.
@@ -198,10 +195,10 @@ impl Outstanding {
         meant(id).find(|id| all.waiting.iter().any(|(found, _)| found == id))
     }
 
-    /// Whether `id` is that of a request that is over.
-    pub(crate) fn is_retired(&self, id: &Id) -> bool {
+    /// Whether `id` is that of a request that is over, however long ago that was.
+    pub(crate) fn is_over(&self, id: &Id) -> bool {
         let all = self.lock();
-        meant(id).any(|id| all.retired.iter().any(|retired| retired.id == id))
+        meant(id).any(|id| all.issued.holds(&id) && !all.waiting.iter().any(|(found, _)| *found == id))
     }
 
     /// Whether `asked` is the only request that somebody waits for, subscriptions aside: then it can be blamed for a reply that
@@ -227,7 +224,7 @@ impl Outstanding {
 
     /// Takes a request by its own id.
     pub(crate) fn take(&self, id: &RequestId) -> Option<(RequestId, Waiting)> {
-        self.lock().take(id, None)
+        self.lock().take(id)
     }
 
     /// Looks at a request without taking it.
@@ -263,11 +260,9 @@ impl Outstanding {
 }
 
 impl Requests {
-    fn take(&mut self, id: &RequestId, arrived: Option<&CancellationToken>) -> Option<(RequestId, Waiting)> {
+    fn take(&mut self, id: &RequestId) -> Option<(RequestId, Waiting)> {
         let at = self.waiting.iter().rposition(|(found, _)| found == id)?;
-        let taken = self.waiting.remove(at);
-        self.retire(id.clone(), arrived.cloned());
-        taken
+        self.waiting.remove(at)
     }
 
     /// Forgets one that nobody waits for, or else the oldest. A subscription stands for as long as its connection.
@@ -278,16 +273,9 @@ impl Requests {
             .iter()
             .position(|(_, waiting)| !waiting.subscribes && waiting.is_over(now));
         let oldest = || self.waiting.iter().position(|(_, waiting)| !waiting.subscribes);
-        if let Some((id, _)) = over.or_else(oldest).and_then(|at| self.waiting.remove(at)) {
-            self.retire(id, None);
+        if let Some(at) = over.or_else(oldest) {
+            self.waiting.remove(at);
         }
-    }
-
-    fn retire(&mut self, id: RequestId, arrived: Option<CancellationToken>) {
-        if self.retired.len() >= MOST_RETIRED {
-            self.retired.pop_front();
-        }
-        self.retired.push_back(Retired { id, arrived });
     }
 }
 

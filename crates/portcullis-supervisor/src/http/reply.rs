@@ -184,7 +184,7 @@ fn unusable(outstanding: &Outstanding, id: Option<&Id>, reason: String) -> Optio
 
 /// A reply that nobody waits for: a late one is dropped, and any other kept for whoever knows more.
 fn stray(outstanding: &Outstanding, id: Option<&Id>, reply: Stray) -> Option<Translated> {
-    if id.is_some_and(|id| outstanding.is_retired(id)) {
+    if id.is_some_and(|id| outstanding.is_over(id)) {
         outstanding.counters.unclaimed();
         tracing::debug!("dropped a reply to a request that is over");
         return None;

@@ -98,10 +98,10 @@ impl<R> StdioTransport<R> {
         self.blame(own, request, error, fault);
     }
 
-    /// A reply to nobody. One whose id was in use before is late; any other is blamed on a call where exactly one
+    /// A reply to nobody. One whose id was in use before, however long ago, is late; any other is blamed on a call where exactly one
     /// waits: it is the reply to that one, under a wrong id.
     fn misdirected(&mut self, id: &RequestId) {
-        let only = if self.pending.is_retired(id) {
+        let only = if self.pending.is_late(id) {
             None
         } else {
             self.pending.claim_only()

@@ -1,25 +1,22 @@
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use rmcp::model::RequestId;
 use tokio::time::Instant;
 
-use crate::ticket::Ticket;
+use crate::{issued::Issued, ticket::Ticket};
 
-/// How many ids are remembered that nobody waits for any more.
-const RETIRED: usize = 1_024;
-
-/// The requests that wait for a reply, with what is needed to give one up or to fail it, and the ids of the last ones
-/// that do not wait any more.
+/// The requests that wait for a reply, with what is needed to give one up or to fail it, and which ids others have had
+/// before.
 #[derive(Default)]
 pub(super) struct Pending(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     waiting: HashMap<RequestId, PendingRequest>,
-    retired: VecDeque<RequestId>,
+    issued: Issued,
 }
 
 pub(super) struct PendingRequest {
@@ -33,7 +30,9 @@ pub(super) struct PendingRequest {
 
 impl Pending {
     pub(super) fn insert(&self, id: RequestId, request: PendingRequest) {
-        self.lock().waiting.insert(id, request);
+        let mut state = self.lock();
+        state.issued.note(&id);
+        state.waiting.insert(id, request);
     }
 
     /// Gives a request up: its reply, should one come, is late.
@@ -76,14 +75,10 @@ impl Pending {
         })
     }
 
-    /// Whether somebody waited for `id` not long ago.
-    pub(super) fn is_retired(&self, id: &RequestId) -> bool {
+    /// Whether a reply with `id` that nobody waits for is late: some request has had that id.
+    pub(super) fn is_late(&self, id: &RequestId) -> bool {
         let state = self.lock();
-        let number = number(id);
-        state
-            .retired
-            .iter()
-            .any(|retired| retired == id || number.as_ref() == Some(retired))
+        state.issued.holds(id) || number(id).is_some_and(|number| state.issued.holds(&number))
     }
 
     pub(super) fn drain(&self) -> Vec<(RequestId, PendingRequest)> {
@@ -103,12 +98,7 @@ impl Pending {
 
 impl State {
     fn take(&mut self, id: &RequestId) -> Option<(RequestId, PendingRequest)> {
-        let found = self.waiting.remove_entry(id)?;
-        if self.retired.len() == RETIRED {
-            self.retired.pop_front();
-        }
-        self.retired.push_back(found.0.clone());
-        Some(found)
+        self.waiting.remove_entry(id)
     }
 }
 
@@ -135,18 +125,27 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ids_are_remembered_and_no_more_than_those() {
+    fn a_reply_is_late_however_long_ago_its_request_was() {
         let pending = Pending::default();
-        let ids = (0..2_000).map(RequestId::Number);
-        for id in ids {
+        assert!(!pending.is_late(&RequestId::Number(0)));
+        for number in 0..2_000 {
+            let id = RequestId::Number(number);
             pending.insert(id.clone(), request(true));
-            assert!(!pending.is_retired(&id));
             assert!(pending.claim(&id).is_some() && pending.claim(&id).is_none());
         }
-        assert!(pending.is_retired(&RequestId::Number(1_999)) && pending.is_retired(&RequestId::Number(976)));
-        assert!(pending.is_retired(&RequestId::String("1999".into())));
-        assert!(!pending.is_retired(&RequestId::Number(975)));
-        assert_eq!(pending.lock().retired.len(), RETIRED);
+        for number in [0, 2, 1_999] {
+            assert!(pending.is_late(&RequestId::Number(number)), "{number}");
+            assert!(pending.is_late(&RequestId::String(number.to_string().into())));
+        }
+        // Nobody has had these.
+        for id in [
+            RequestId::Number(2_000),
+            RequestId::Number(-1),
+            RequestId::String("2000".into()),
+            RequestId::String("x".into()),
+        ] {
+            assert!(!pending.is_late(&id), "{id}");
+        }
     }
 
     #[test]

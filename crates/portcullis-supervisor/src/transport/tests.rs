@@ -319,6 +319,42 @@ async fn the_reply_to_a_cancelled_call_is_dropped_and_counted() {
     assert_eq!(rig.count(), [0, 2, 1]);
 }
 
+/// However long ago that was, the server's word on an old call says nothing of the one that waits now.
+#[tokio::test]
+async fn a_late_reply_fails_no_other_call_however_late_it_is() {
+    let mut rig = Rig::new();
+    for id in 0..3 {
+        rig.call(id).await;
+    }
+    rig.transport.send(cancel(2)).await.unwrap();
+    rig.hear().await;
+    for id in [0, 1].into_iter().chain(3..1_033) {
+        if id > 2 {
+            rig.call(id).await;
+        }
+        rig.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#))
+            .await;
+        assert_eq!(rig.next().await, (RequestId::Number(id), Ok("{}".to_owned())));
+    }
+    let ticket = rig.call(1_033).await;
+    for id in ["2", "\"2\"", "0"] {
+        rig.say(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"late":true}}}}"#
+        ))
+        .await;
+    }
+    rig.say(r#"{"jsonrpc":"2.0","id":1033,"result":{"own":true}}"#)
+        .await;
+    let own = Ok(r#"{"own":true}"#.to_owned());
+    assert_eq!(rig.next().await, (RequestId::Number(1_033), own));
+    assert_eq!((ticket.fault(), rig.count()), (None, [0, 3, 0]));
+    // The number of a request that is yet to come is nobody's.
+    rig.call(1_034).await;
+    rig.say(r#"{"jsonrpc":"2.0","id":1035,"result":{}}"#).await;
+    let (_, foreign) = rig.next().await;
+    assert!(foreign.unwrap_err().contains("carries the id `1035`"));
+}
+
 /// Report 40: what was written before the end still counts; then every pending call fails at once.
 #[tokio::test]
 async fn the_end_of_the_stream_fails_all_that_wait() {

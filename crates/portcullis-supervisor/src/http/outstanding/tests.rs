@@ -58,9 +58,37 @@ fn memory_is_bounded_and_the_newest_stay() {
         note(&all, ClientRequest::PingRequest(PingRequest::default()), id);
     }
     assert_eq!(all.lock().waiting.len(), MOST);
-    assert!(all.is_retired(&Id::Number(0)) && all.lock().retired.len() <= MOST_RETIRED);
+    assert!(all.is_over(&Id::Number(0)));
     assert!(all.claim(&Id::Number(4_999)).is_some());
     assert!(all.claim(&Id::Number(0)).is_none());
+    // Of replies, those are kept in mind that have not arrived.
+    let under_way = all.claim(&Id::Number(4_000)).unwrap();
+    for id in 4_001..4_100 {
+        drop(all.claim(&Id::Number(id)).unwrap());
+    }
+    assert!(all.lock().on_their_way.len() <= 2);
+    assert!(all.is_on_its_way(&under_way.0) && !all.is_on_its_way(&RequestId::Number(4_099)));
+}
+
+#[test]
+fn a_reply_is_late_however_long_ago_its_request_was() {
+    let all = Outstanding::default();
+    for id in 0..2_000 {
+        note(&all, ClientRequest::PingRequest(PingRequest::default()), id);
+        assert!(!all.is_over(&Id::Number(id)), "{id} waits");
+        assert!(all.claim(&Id::Number(id)).is_some() && all.claim(&Id::Number(id)).is_none());
+    }
+    for (id, is_over) in [
+        (Id::Number(0), true),
+        (Id::String("2".into()), true),
+        (Id::Number(1_999), true),
+        (Id::Number(2_000), false),
+        (Id::Number(-1), false),
+        (Id::String("x".into()), false),
+        (Id::String("02".into()), false),
+    ] {
+        assert_eq!(all.is_over(&id), is_over, "{id}");
+    }
 }
 
 /// Else the answer of a call that is forgotten would be nobody's.
@@ -84,7 +112,7 @@ fn as_many_are_remembered_as_the_server_may_have_and_what_is_over_goes_first() {
     second.give_up();
     for (next, forgotten) in [(4, 2), (5, 1), (6, 3)] {
         note(&all, ClientRequest::PingRequest(PingRequest::default()), next);
-        assert!(all.is_retired(&Id::Number(forgotten)), "{forgotten} for {next}");
+        assert!(all.is_over(&Id::Number(forgotten)), "{forgotten} for {next}");
         assert_eq!(all.lock().waiting.len(), 4);
     }
     assert!(all.waiting(&RequestId::Number(0)).is_some());
@@ -105,7 +133,7 @@ fn what_is_over_is_known_as_such_and_one_that_waits_alone_as_that() {
         (Id::Number(2), false),
         (Id::Number(9), false),
     ] {
-        assert_eq!(all.is_retired(&id), retired, "{id}");
+        assert_eq!(all.is_over(&id), retired, "{id}");
     }
     // A subscription waits for ever, and is no call.
     let listen =
@@ -128,5 +156,5 @@ fn what_is_over_is_known_as_such_and_one_that_waits_alone_as_that() {
     assert!(!all.awaits());
     // Sent once more, it waits again.
     note(&all, ClientRequest::PingRequest(PingRequest::default()), 1);
-    assert!(!all.is_retired(&Id::Number(1)));
+    assert!(!all.is_over(&Id::Number(1)));
 }
