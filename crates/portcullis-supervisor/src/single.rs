@@ -59,7 +59,8 @@ pub struct Connection {
 ///
 /// # Errors
 /// [`SupervisorError::Connect`] with the reason where no connection comes about at the first attempt, and nothing is
-/// left of it; [`SupervisorError::Start`] where the supervisor cannot be started.
+/// left of it: that takes a server that will not end the time of the [stop sequence](crate::StopSequence).
+/// [`SupervisorError::Start`] where the supervisor cannot be started.
 pub async fn connect(
     spec: ServerSpec,
     mut options: SupervisorOptions,
@@ -79,6 +80,22 @@ pub async fn connect(
         .upstream(&server)
         .cloned()
         .ok_or(SupervisorError::Stopped)?;
+    if let Err(reason) = first_attempt(&upstream, &mut heard).await {
+        if let Err(error) = supervisor.shutdown().await {
+            // Why there is no connection counts for more.
+            tracing::warn!(%server, %error, "what could not be connected to was not ended in time");
+        }
+        return Err(failed(reason));
+    }
+    let tools = Tools { upstream, disabled };
+    Ok(Connection { tools, supervisor })
+}
+
+/// Waits until the server is ready, or its first attempt has failed; then why.
+async fn first_attempt(
+    upstream: &Upstream,
+    heard: &mut mpsc::UnboundedReceiver<SupervisorEvent>,
+) -> Result<(), String> {
     let within = upstream.timeouts().connect + upstream.timeouts().list;
     // An attempt has deadlines of its own, so one of these comes.
     while let Some(event) = heard.recv().await {
@@ -92,16 +109,12 @@ pub async fn connect(
                     ServerState::BackingOff | ServerState::Parked | ServerState::Disabled | ServerState::Stopped,
                 reason,
                 ..
-            } => return Err(failed(reason)),
+            } => return Err(reason),
             _ => {}
         }
     }
-    upstream
-        .ready(Instant::now() + within, 0)
-        .await
-        .map_err(|fault| failed(fault.to_string()))?;
-    let tools = Tools { upstream, disabled };
-    Ok(Connection { tools, supervisor })
+    let ready = upstream.ready(Instant::now() + within, 0).await;
+    ready.map(drop).map_err(|fault| fault.to_string())
 }
 
 /// Connects, has `turn` use the connection, and closes it, whether the turn went well or not. The turn has its results at

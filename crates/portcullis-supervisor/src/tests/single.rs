@@ -1,10 +1,16 @@
 //! One server without a hub.
 
+use std::{io, sync::Mutex};
+
+use futures::future::BoxFuture;
 use portcullis_testkit::{AtEof, Behaviour, Process, Tool};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{AgentTool, Connection, SupervisorError, connect, with_connection};
+use crate::{
+    AgentTool, Connection, GroupSpawner, SpawnPlan, SpawnedProcess, Spawner, SupervisorError, connect,
+    with_connection,
+};
 
 fn options() -> SupervisorOptions {
     let mut options = SupervisorOptions::new(Arc::new(Host));
@@ -223,6 +229,24 @@ async fn a_turn_closes_its_connection_whatever_comes_of_it() {
     ended(folder.path()).await;
 }
 
+/// Process groups, and which processes led one.
+#[derive(Debug, Default, Clone)]
+struct Noting(Arc<Mutex<Vec<u32>>>);
+
+impl Spawner for Noting {
+    fn spawn<'a>(
+        &'a self,
+        plan: &'a SpawnPlan,
+        stop: StopSequence,
+    ) -> BoxFuture<'a, io::Result<SpawnedProcess>> {
+        Box::pin(async move {
+            let spawned = GroupSpawner.spawn(plan, stop).await?;
+            self.0.lock().unwrap().push(spawned.process.pid());
+            Ok(spawned)
+        })
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_connected_to_says_why_and_leaves_nothing() {
     let sh = Path::new("/bin/sh");
@@ -231,19 +255,32 @@ async fn what_cannot_be_connected_to_says_why_and_leaves_nothing() {
     off.enabled = false;
     let mut slow = stdio("slow", sh, &["-c", "exec sleep 600"]);
     slow.timeouts.connect = Duration::from_millis(50);
-    for (spec, told) in [
+    for (spec, told, processes) in [
         (
             loud,
             "`loud` cannot be connected to: the handshake failed: the server ended (exit status: 9); it wrote `no licence`",
+            1,
         ),
         (
             off,
             "`loud` cannot be connected to: it is disabled by its definition",
+            0,
         ),
-        (slow, "the handshake took over 0.05 s"),
+        (slow, "the handshake took over 0.05 s", 1),
     ] {
+        let noting = Noting::default();
+        let mut options = options();
+        options.spawner = Arc::new(noting.clone());
         let began = Instant::now();
-        let error = connect(spec, options()).await.unwrap_err();
+        let error = connect(spec, options).await.unwrap_err();
+        let alive: Vec<_> = noting
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|pid| is_alive(*pid))
+            .collect();
+        assert_eq!(alive, vec![false; processes], "{error}");
         assert!(matches!(error, SupervisorError::Connect { .. }), "{error:?}");
         assert!(error.to_string().contains(told), "{error}");
         assert!(began.elapsed() < AT_ONCE, "once, and no more");
