@@ -69,7 +69,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts an actor per spec; they connect side by side. `events` hears of every change.
+    /// Starts an actor per spec; they connect side by side. `events` hears of every change, and is dropped when the
+    /// supervisor has ended, whoever still holds an [`Upstream`].
     ///
     /// # Errors
     /// [`SupervisorError::Duplicate`] where two specs have one id, [`SupervisorError::Start`] where the root
@@ -92,12 +93,13 @@ impl Supervisor {
         let mut upstreams = BTreeMap::new();
         let mut arguments = Vec::new();
         for spec in specs {
-            let (id, tell) = (spec.id.clone(), events.clone());
+            // Weak, since the log lasts for as long as anybody knows the server, and events end with the supervisor.
+            let (id, tell) = (spec.id.clone(), events.downgrade());
             let egress = EgressLog::new(move |record| {
-                let _ = tell.send(SupervisorEvent::Egress {
-                    server: id.clone(),
-                    record,
-                });
+                if let Some(tell) = tell.upgrade() {
+                    let server = id.clone();
+                    let _ = tell.send(SupervisorEvent::Egress { server, record });
+                }
             });
             let upstream = Upstream::new(spec, egress);
             if upstreams

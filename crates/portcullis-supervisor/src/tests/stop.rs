@@ -178,3 +178,18 @@ async fn a_server_may_be_given_for_ever_to_end() {
     rig.supervisor.shutdown().await.unwrap();
     assert!(!is_alive(pid));
 }
+
+/// Who listens until the end hears it at once, whoever still knows the servers.
+#[tokio::test]
+async fn events_end_with_the_supervisor() {
+    let mut off = scripted(&Script::new("off"));
+    off.enabled = false;
+    let mut rig = Rig::start([scripted(&Script::new("on")), off]).await;
+    rig.ready("on").await;
+    let known = rig.supervisor.upstreams().clone();
+    rig.supervisor.shutdown().await.unwrap();
+    let ended = async { while rig.events.recv().await.is_some() {} };
+    timeout(PATIENCE, ended).await.expect("the events do not end");
+    drop(rig);
+    assert_eq!(known.len(), 2);
+}
