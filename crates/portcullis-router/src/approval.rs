@@ -81,7 +81,8 @@ pub trait ApprovalHandler: Send + Sync + fmt::Debug {
         "a person".to_owned()
     }
 
-    /// Asks a person. The future is dropped when the time is over, or when other policies leave nothing to ask.
+    /// Asks a person. The future is dropped when the time is over, when the caller goes away, or when other policies leave
+    /// nothing to ask.
     fn person<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, PersonAnswer>;
 }
 

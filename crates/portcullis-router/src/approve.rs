@@ -1,11 +1,12 @@
 //! A call whose decision is *ask*: a stored approval, the host's hook, a person, in that order.
 
 mod always;
+mod told;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use portcullis_policy::Explanation;
-use portcullis_state::{ApprovedCall, StateError};
+use portcullis_state::ApprovedCall;
 use portcullis_types::{Answer, Approver, Hash, ReasonCode};
 use tokio::{
     sync::watch,
@@ -13,7 +14,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::always::{Always, Written};
+use self::{always::Always, told::Told};
 use crate::{
     approval::{ApprovalHandler, ApprovalRequest, HookAnswer, PersonAnswer},
     catalog::CatalogTool,
@@ -21,7 +22,7 @@ use crate::{
     decide::Decided,
     dispatch::{Call, Dispatch},
     error::CallError,
-    event::{AnsweredBy, ApprovalAnswer, DecidedBy, Event},
+    event::{AnsweredBy, ApprovalAnswer, DecidedBy},
     pins::chain,
 };
 
@@ -37,35 +38,6 @@ pub(crate) struct Grant {
     definition: Arc<str>,
     policy_digest: Hash,
     pub(crate) by: DecidedBy,
-}
-
-/// What is told of an approval beside the answer.
-#[derive(Debug, Default)]
-struct Told {
-    person: Option<String>,
-    holds_until_ms: Option<i64>,
-    policy: Option<String>,
-    error: Option<String>,
-}
-
-impl Told {
-    /// How writing a policy to `path` went, as far as that is known in time. Whether it is there.
-    fn of_policy(&mut self, path: &Path, written: Option<Written>) -> bool {
-        let is_there = matches!(
-            written,
-            Some(Written::Tried(Ok(()) | Err(StateError::Unsynced { .. })))
-        );
-        let path = path.display().to_string();
-        self.error = match written {
-            Some(Written::Tried(written)) => written.err().map(|error| chain(&error)),
-            Some(Written::Void(why)) => Some(format!("nothing was written: {why}")),
-            None => Some(format!(
-                "the policy could not be written in time, and may still be: look for `{path}`"
-            )),
-        };
-        self.policy = is_there.then_some(path);
-        is_there
-    }
 }
 
 impl Grant {
@@ -111,20 +83,17 @@ impl Dispatch {
     }
 
     /// Asks the hook, then a person, all within one deadline. On a yes the call holds a grant. Where other policies
-    /// take over meanwhile and leave nothing to ask, it returns as well: the caller decides anew in any case.
+    /// take over meanwhile and leave nothing to ask, it returns as well: the caller decides anew in any case. How the
+    /// question ended is told, also where the caller goes away.
     pub(crate) async fn ask(
         &self,
         call: &mut Call,
         tool: &Arc<CatalogTool>,
         decided: Decided,
     ) -> Result<(), CallError> {
+        let mut told = Told::of(&self.events, call);
         let Some(handler) = self.options.approval.clone() else {
-            self.tell_approval(
-                call,
-                ApprovalAnswer::Unanswered,
-                AnsweredBy::Nobody,
-                Told::default(),
-            );
+            told.ends(ApprovalAnswer::Unanswered, AnsweredBy::Nobody);
             return Err(call.needs_approval(decided.explanation));
         };
         let until = Instant::now() + self.options.keeping.approval_wait.min(LONGEST_WAIT);
@@ -140,11 +109,12 @@ impl Dispatch {
         let may_allow = decided.explanation.decision.approver == Some(Approver::PersonOrHook);
         match hook {
             HookAnswer::Deny(reason) => {
-                return Err(self.refused(call, AnsweredBy::Hook, reason, decided.explanation));
+                told.ends(ApprovalAnswer::Refused, AnsweredBy::Hook);
+                return Err(call.refused(AnsweredBy::Hook, reason, decided.explanation));
             }
             HookAnswer::Allow if may_allow => {
                 call.grant = Some(grant(tool, &decided, DecidedBy::Hook));
-                self.tell_approval(call, ApprovalAnswer::Approved, AnsweredBy::Hook, Told::default());
+                told.ends(ApprovalAnswer::Approved, AnsweredBy::Hook);
                 return Ok(());
             }
             HookAnswer::Allow | HookAnswer::NoOpinion => {}
@@ -156,25 +126,23 @@ impl Dispatch {
             request.always = always.as_ref().map(Always::offer);
         }
         match self.person(call, tool, &handler, &request, swaps, until).await {
-            None => Ok(()),
+            None => {
+                told.error = Some("other policies took over that leave nothing to ask".to_owned());
+                Ok(())
+            }
             Some(PersonAnswer::Deny(reason)) => {
-                Err(self.refused(call, AnsweredBy::Person, reason, decided.explanation))
+                told.ends(ApprovalAnswer::Refused, AnsweredBy::Person);
+                told.person = Some(handler.name());
+                Err(call.refused(AnsweredBy::Person, reason, decided.explanation))
             }
             Some(PersonAnswer::Nobody) => {
-                self.tell_approval(
-                    call,
-                    ApprovalAnswer::Unanswered,
-                    AnsweredBy::Nobody,
-                    Told::default(),
-                );
+                told.ends(ApprovalAnswer::Unanswered, AnsweredBy::Nobody);
                 Err(call.needs_approval(decided.explanation))
             }
             Some(answer) => {
                 call.grant = Some(grant(tool, &decided, DecidedBy::Person));
-                let mut told = Told {
-                    person: Some(handler.name()),
-                    ..Told::default()
-                };
+                told.ends(ApprovalAnswer::Approved, AnsweredBy::Person);
+                told.person = Some(handler.name());
                 match (answer, request.hold, always) {
                     (PersonAnswer::AllowFor, Some(hold), _) => {
                         self.keep(call.bound(tool, &decided), hold, &mut told).await;
@@ -184,7 +152,6 @@ impl Dispatch {
                     }
                     _ => {}
                 }
-                self.tell_approval(call, ApprovalAnswer::Approved, AnsweredBy::Person, told);
                 Ok(())
             }
         }
@@ -215,55 +182,22 @@ impl Dispatch {
     }
 
     /// Keeps the approval.
-    async fn keep(&self, bound: ApprovedCall, hold: Duration, told: &mut Told) {
+    async fn keep(&self, bound: ApprovedCall, hold: Duration, told: &mut Told<'_>) {
         let state = Arc::clone(self.pinning.state());
         let by = told.person.clone().unwrap_or_default();
         let kept = spawn_blocking(move || state.approve(&bound, &by, clock::unix_ms(), hold));
+        // Until more is known.
+        let error =
+            "the approval could not be kept in time, and may still be: `portcullis approvals list` shows it";
+        told.error = Some(error.to_owned());
         match timeout(STATE_WITHIN, kept).await {
-            Ok(Ok(Ok(approval))) => told.holds_until_ms = Some(approval.until_ms),
+            Ok(Ok(Ok(approval))) => {
+                (told.holds_until_ms, told.error) = (Some(approval.until_ms), None);
+            }
             // The call runs this once: that is what the person said at the least.
             Ok(Ok(Err(error))) => told.error = Some(chain(&error)),
-            Ok(Err(_)) | Err(_) => {
-                let error = "the approval could not be kept in time, and may still be: `portcullis approvals list` \
-                             shows it";
-                told.error = Some(error.to_owned());
-            }
+            Ok(Err(_)) | Err(_) => {}
         }
-    }
-
-    fn refused(
-        &self,
-        call: &Call,
-        by: AnsweredBy,
-        reason: String,
-        explanation: Box<Explanation>,
-    ) -> CallError {
-        let person =
-            (by == AnsweredBy::Person).then(|| self.options.approval.as_ref().map(|handler| handler.name()));
-        let told = Told {
-            person: person.flatten(),
-            ..Told::default()
-        };
-        self.tell_approval(call, ApprovalAnswer::Refused, by, told);
-        CallError::Refused {
-            capability: call.capability.clone(),
-            by,
-            reason,
-            explanation,
-        }
-    }
-
-    fn tell_approval(&self, call: &Call, answer: ApprovalAnswer, by: AnsweredBy, told: Told) {
-        self.events.tell(Event::Approval {
-            call: call.number,
-            capability: call.capability.clone(),
-            answer,
-            by,
-            person: told.person,
-            holds_until_ms: told.holds_until_ms,
-            policy: told.policy,
-            error: told.error,
-        });
     }
 }
 
@@ -295,6 +229,15 @@ impl Call {
         }
     }
 
+    fn refused(&self, by: AnsweredBy, reason: String, explanation: Box<Explanation>) -> CallError {
+        CallError::Refused {
+            capability: self.capability.clone(),
+            by,
+            reason,
+            explanation,
+        }
+    }
+
     /// What an approval of this call is bound to.
     fn bound(&self, tool: &CatalogTool, decided: &Decided) -> ApprovedCall {
         ApprovedCall {
@@ -316,6 +259,3 @@ fn grant(tool: &CatalogTool, decided: &Decided, by: DecidedBy) -> Grant {
         by,
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -110,8 +110,8 @@ pub enum Event {
         /// The file of the policy that was written.
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
-        /// Why the answer is not kept, may be kept yet, or, with `policy`, may not outlast a power cut. The call itself
-        /// is approved all the same, by the policies that asked.
+        /// Why the question was over before anybody answered it; or why the answer is not kept, may be kept yet, or, with
+        /// `policy`, may not outlast a power cut. The call itself is approved all the same, by the policies that asked.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },

@@ -7,7 +7,7 @@ use portcullis_state::{Privacy, StateError, write_new};
 use portcullis_types::{AgentId, Answer, Hash, Tier};
 use tokio::{task::spawn_blocking, time::timeout};
 
-use super::{STATE_WITHIN, Told};
+use super::{STATE_WITHIN, told::Told};
 use crate::{
     approval::AlwaysOffer,
     catalog::CatalogTool,
@@ -133,7 +133,7 @@ impl Dispatch {
 
     /// Writes the policy that was shown, and lets it take over. Only where it still holds when it is written: a person
     /// may think for long, and what was put into force or sealed meanwhile is not theirs to add to.
-    pub(super) async fn write_always(&self, always: Always, told: &mut Told) {
+    pub(super) async fn write_always(&self, always: Always, told: &mut Told<'_>) {
         let path = always.offer().path;
         let (to, policies, catalog) = (path.clone(), Arc::clone(&self.policies), self.catalog.clone());
         let written = spawn_blocking(move || {
@@ -149,6 +149,8 @@ impl Dispatch {
                 Err(why) => Written::Void(why),
             }
         });
+        // Until more is known.
+        told.of_policy(&path, None);
         let written = timeout(STATE_WITHIN, written).await;
         if told.of_policy(&path, written.ok().and_then(Result::ok)) {
             let _ = self.policies.reload(None).await;

@@ -29,7 +29,7 @@ pub enum ApprovalAnswer {
     Approved,
     /// It may not.
     Refused,
-    /// Nobody is there, or nobody answered in time.
+    /// Nobody is there, nobody answered in time, or the question was over first.
     Unanswered,
 }
 

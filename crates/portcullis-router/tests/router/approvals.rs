@@ -1,6 +1,7 @@
 //! Whose yes holds for how long, and what "always" writes.
 
 mod always;
+mod endings;
 mod turns;
 
 use std::{collections::VecDeque, path::Path, sync::Mutex};
