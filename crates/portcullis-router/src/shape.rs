@@ -75,6 +75,7 @@ pub use options::{Oversize, ShapeOptions};
 pub(crate) use work::Shaping;
 
 use ahead::Ahead;
+use placing::MAX_REFERENCES;
 use spooled::Spools;
 use storing::{Body, Part, Spill, Unstored};
 
@@ -156,6 +157,8 @@ struct Shaper<'a> {
     flags: ShapeFlags,
     /// How many parts go to the store.
     puts: usize,
+    /// How many references were written.
+    references: usize,
 }
 
 /// The longest `resultType` that goes beside a note. Those that there are have a dozen bytes, and a marker has more.
@@ -184,6 +187,7 @@ impl<'a> Shaper<'a> {
             },
             spools,
             puts: 0,
+            references: 0,
         }
     }
 
@@ -322,8 +326,21 @@ impl<'a> Shaper<'a> {
                 }
                 continue;
             }
-            let found = find::in_string(token.raw, place, &self.twins, self.options.data_url_min_bytes);
-            let Some((text, finds)) = found else { continue };
+            if self.is_own(token.raw) {
+                continue;
+            }
+            let min_bytes = self.options.data_url_min_bytes;
+            let most = MAX_REFERENCES.saturating_sub(self.references);
+            let Some(found) = find::in_string(token.raw, place, &self.twins, min_bytes, most) else {
+                continue;
+            };
+            let find::Found {
+                text,
+                is_written,
+                finds,
+                is_cut,
+            } = found;
+            self.flags.left_inline += usize::from(is_cut);
             let mut replaced = String::new();
             let mut at = 0;
             for find in finds {
@@ -333,6 +350,7 @@ impl<'a> Shaper<'a> {
                 replaced.push_str(text.get(at..find.range.start).unwrap_or_default());
                 // Writing to a string does not fail.
                 let _ = write!(replaced, "{blob}");
+                self.references += 1;
                 at = find.range.end;
             }
             if at == 0 {
@@ -341,11 +359,18 @@ impl<'a> Shaper<'a> {
             }
             replaced.push_str(text.get(at..).unwrap_or_default());
             out.push_str(raw.get(done..token.start).unwrap_or_default());
-            out.push_str(&json::text(&replaced));
+            out.push_str(&find::Found::quoted(&replaced, is_written));
             done = token.start + token.raw.len();
         }
         out.push_str(raw.get(done..).unwrap_or_default());
         Ok(out)
+    }
+
+    /// Whether a JSON string is the name of a blob of this result: nothing of that is anything else.
+    fn is_own(&self, raw: &str) -> bool {
+        let name = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
+        let blob: Option<BlobRef> = name.and_then(|name| name.parse().ok());
+        blob.is_some_and(|blob| self.places.contains_key(&blob))
     }
 }
 

@@ -25,6 +25,16 @@ async fn a_reply_of_a_million_parts_takes_little_more_memory_than_its_text() {
             "}}]}",
         ),
         ("{", r#""":0"#, "}"),
+        (
+            r#"{"content":[{"type":"image","data":"QUJDREVG"}],"structuredContent":["#,
+            r#""QUJDREVG""#,
+            "]}",
+        ),
+        (
+            r#"{"content":[{"type":"image","data":"QUJDREVG"},{"type":"text","text":""#,
+            "data:;base64,QUJDREVG ",
+            r#""}]}"#,
+        ),
     ] {
         let parts = format!("{part},").repeat(REPLY_BYTES / (part.len() + 1));
         let raw = format!("{before}{parts}{part}{after}");

@@ -10,7 +10,10 @@ use std::{
 
 use portcullis_blobs::{BlobRef, Hash};
 
-use super::{Shaper, base64, find, json, placing::MAX_PUTS};
+use super::{
+    Shaper, base64, find, json, media,
+    placing::{MAX_PUTS, MAX_REFERENCES},
+};
 
 /// How deep an object may lie in which a media type is looked for. Beyond what most readers of JSON take there is none.
 const MAX_DEPTH: usize = 128;
@@ -100,7 +103,14 @@ impl<'a> Shaper<'a> {
             return None;
         }
         let min_bytes = self.options.data_url_min_bytes;
-        let (text, finds) = find::in_string(raw, find::Place::Structured, &self.twins, min_bytes)?;
+        let found = find::in_string(
+            raw,
+            find::Place::Structured,
+            &self.twins,
+            min_bytes,
+            MAX_REFERENCES,
+        )?;
+        let find::Found { text, finds, .. } = found;
         let mut whole = None;
         for found in finds {
             let blob = match found.content {
@@ -135,8 +145,11 @@ impl<'a> Shaper<'a> {
     fn declare_ahead(&mut self, blob: BlobRef, declared: &str) {
         match self.ahead.parts.get_mut(&blob) {
             Some(Waiting { declared: before, .. }) => {
-                let is_new = before.len() < MAX_DECLARED && before.iter().all(|before| before != declared);
-                before.extend(is_new.then(|| declared.to_owned()));
+                // Of those that say the same in other words, the first is enough.
+                let is_new = |first: &String| media::differing(first, declared).is_some();
+                if before.len() < MAX_DECLARED && before.first().is_none_or(is_new) {
+                    before.push(declared.to_owned());
+                }
             }
             None => self.declare(blob, declared),
         }

@@ -85,30 +85,74 @@ pub(super) enum Content {
     },
 }
 
-/// What of the JSON string `raw` belongs into the store, with the text that the ranges are of. `None` where
-/// nothing does.
+/// What was found in one string.
+#[derive(Debug)]
+pub(super) struct Found<'a> {
+    /// What the ranges are of.
+    pub(super) text: Cow<'a, str>,
+    /// No text can have half a surrogate pair, so that of a string with one this is as it is written.
+    pub(super) is_written: bool,
+    /// In order.
+    pub(super) finds: Vec<Find>,
+    /// There may be more of them.
+    pub(super) is_cut: bool,
+}
+
+impl<'a> Found<'a> {
+    fn in_text(text: Cow<'a, str>, is_written: bool, looked: Parts) -> Option<Self> {
+        let Parts { finds, is_cut } = looked;
+        (is_cut || !finds.is_empty()).then_some(Self {
+            text,
+            is_written,
+            finds,
+            is_cut,
+        })
+    }
+
+    /// `text` as a JSON string again, some of it replaced.
+    pub(super) fn quoted(replaced: &str, is_written: bool) -> String {
+        match is_written {
+            true => format!("\"{replaced}\""),
+            false => json::text(replaced),
+        }
+    }
+}
+
+/// What of the JSON string `raw` belongs into the store, the first `most` of it. `None` where nothing does.
 pub(super) fn in_string<'a>(
     raw: &'a str,
     place: Place,
     twins: &Twins<'_>,
     min_bytes: usize,
-) -> Option<(Cow<'a, str>, Vec<Find>)> {
+    most: usize,
+) -> Option<Found<'a>> {
     if raw.len() < MIN_TWIN_BYTES || (twins.is_empty() && raw.len() < min_bytes) {
         return None;
     }
-    let text = json::unquote(raw)?;
-    let finds = match place {
-        Place::Structured => match whole(&text, twins, min_bytes) {
-            Some(content) => vec![Find {
+    let Some(text) = json::unquote(raw) else {
+        let written = raw.strip_prefix('"')?.strip_suffix('"')?;
+        return Found::in_text(written.into(), true, parts(written, twins, min_bytes, most));
+    };
+    let whole = match place {
+        Place::Structured => whole(&text, twins, min_bytes),
+        _ => None,
+    };
+    let looked = match whole {
+        Some(_) if most == 0 => Parts {
+            finds: Vec::new(),
+            is_cut: true,
+        },
+        Some(content) => Parts {
+            finds: vec![Find {
                 range: 0..text.len(),
                 payload: 0..text.len(),
                 content,
             }],
-            None => parts(&text, twins, min_bytes),
+            is_cut: false,
         },
-        Place::Block => parts(&text, twins, min_bytes),
+        None => parts(&text, twins, min_bytes, most),
     };
-    (!finds.is_empty()).then_some((text, finds))
+    Found::in_text(text, false, looked)
 }
 
 /// Whether `text` as a whole is binary content.
@@ -128,8 +172,13 @@ fn whole(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Option<Content> {
     })
 }
 
-/// Data URLs and long twins inside of `text`, in order. Where it is JSON, they may have its escapes.
-fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
+struct Parts {
+    finds: Vec<Find>,
+    is_cut: bool,
+}
+
+/// Data URLs and long twins inside of `text`, the first `most` of them. Where it is JSON, they may have its escapes.
+fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize, most: usize) -> Parts {
     let mut finds: Vec<Find> = Vec::new();
     for run in runs(text, MIN_TWIN_BYTES) {
         let payload = run.of(text);
@@ -155,9 +204,12 @@ fn parts(text: &str, twins: &Twins<'_>, min_bytes: usize) -> Vec<Find> {
                 content: Content::Known { blob, declared: None },
             }),
         };
+        if find.is_some() && finds.len() >= most {
+            return Parts { finds, is_cut: true };
+        }
         finds.extend(find);
     }
-    finds
+    Parts { finds, is_cut: false }
 }
 
 /// Where in `text` the base64 begins of which it is a data URL from its first character on, and its media type.
@@ -212,8 +264,8 @@ mod tests {
             twins.insert(twin.into(), BlobRef(Hash::of(b"twin")));
         }
         let raw = json::text(text);
-        let found = in_string(&raw, place, &twins, 64);
-        let found = found.map_or(Vec::new(), |(text, finds)| {
+        let found = in_string(&raw, place, &twins, 64, usize::MAX);
+        let found = found.map_or(Vec::new(), |Found { text, finds, .. }| {
             finds
                 .iter()
                 .map(|find| text.get(find.range.clone()).unwrap().to_owned())
@@ -323,7 +375,8 @@ mod tests {
                 check(&text, Place::Structured, None, &[&escaped_url]);
             }
             let raw = json::text(&escaped_url);
-            let (_, finds) = in_string(&raw, Place::Block, &Twins::default(), 64).unwrap();
+            let found = in_string(&raw, Place::Block, &Twins::default(), 64, usize::MAX);
+            let finds = found.unwrap().finds;
             let declared = Some("image/svg+xml;charset=utf-8".to_owned());
             let bytes = base64::canonical(&payload).unwrap();
             assert_eq!(finds[0].content, Content::New { bytes, declared });
@@ -358,7 +411,7 @@ mod tests {
             let mut twins = Twins::default();
             twins.insert("AAAABBBB".into(), BlobRef(Hash::of(b"twin")));
             for text in texts {
-                assert!(parts(&text, &twins, 1 << 30).is_empty());
+                assert!(parts(&text, &twins, 1 << 30, usize::MAX).finds.is_empty());
             }
             tell.send(()).unwrap();
         });

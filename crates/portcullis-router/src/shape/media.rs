@@ -71,11 +71,19 @@ pub(super) fn extension(sniffed: Option<MediaType>, decided: &str) -> Option<&'s
 fn is_written_in_text(sniffed: &str, content: &[u8]) -> bool {
     match sniffed {
         // Found anywhere in the first KiB, where words may speak of it.
-        "application/pdf" => content.starts_with(b"%PDF-"),
+        "application/pdf" => first_word(content).starts_with(b"%PDF-"),
         "application/postscript" => content.starts_with(b"%!PS"),
         "application/rtf" | "application/x-unix-archive" => true,
         _ => false,
     }
+}
+
+/// From where words begin: behind a byte order mark and what is blank.
+fn first_word(content: &[u8]) -> &[u8] {
+    content
+        .strip_prefix(b"\xef\xbb\xbf")
+        .unwrap_or(content)
+        .trim_ascii_start()
 }
 
 /// Whether what is `declared` so is text.
@@ -280,6 +288,7 @@ mod tests {
         for (content, kind) in [
             ("{\\rtf1 words}", "application/rtf"),
             ("%PDF-1.7\n1 0 obj", "application/pdf"),
+            ("\u{feff}\r\n %PDF-1.7\n1 0 obj", "application/pdf"),
             ("%!PS-Adobe-3.0\nshowpage", "application/postscript"),
             ("!<arch>\nwords.txt/", "application/x-unix-archive"),
         ] {

@@ -8,6 +8,10 @@ use super::{BlobInfo, Shaper, base64, find, media, storing::Part};
 /// most likely spilled: a result of a million tiny pictures must not become a million files.
 pub(super) const MAX_PUTS: usize = 1_024;
 
+/// How many references are written into one result. Each is longer than the shortest that it may stand for, so that a
+/// result of nothing else would become many times as long.
+pub(super) const MAX_REFERENCES: usize = 65_536;
+
 impl Shaper<'_> {
     /// Whether one more part may go to the store; where not, that is flagged.
     pub(super) fn has_room(&mut self) -> bool {
@@ -38,6 +42,7 @@ impl Shaper<'_> {
     }
 
     pub(super) fn store_as(&mut self, blob: BlobRef, bytes: Vec<u8>, declared: Option<&str>) -> BlobInfo {
+        // Copies count, too: each of them becomes a link.
         self.puts += 1;
         let info = BlobInfo::of(blob, bytes.len() as u64, media::decide(&bytes, declared));
         self.remember(Part::Bytes(bytes.into()), &info);

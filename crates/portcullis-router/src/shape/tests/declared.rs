@@ -27,6 +27,7 @@ fn check_structured(object: &str, declared: Option<&str>) {
         format!(r#"{{"content":[],"structuredContent":{object}}}"#),
         format!(r#"{{"structuredContent":[[],{{"x":{object}}}],"content":[]}}"#),
         format!(r#"{{"structuredContent":{object},"content":{repeated}}}"#),
+        format!(r#"{{"content":{repeated},"structuredContent":{object}}}"#),
     ] {
         check(&raw, "image/png", declared);
     }
@@ -60,6 +61,15 @@ fn the_type_beside_it_counts_wherever_it_stands() {
         jpeg,
     );
     check_structured(r#"[{"a":"$"},{"b":"$","mimeType":"image/jpeg"}]"#, jpeg);
+    // However often the same is said before in other words.
+    let same: String = (0..9)
+        .map(|n| format!(r#"{{"a":"$","mimeType":"image/png; a={n}"}},"#))
+        .collect();
+    let first = r#"{"mimeType":"image/png","a":"$"}"#;
+    check_structured(
+        &format!(r#"[{first},{same}{{"b":"$","mimeType":"image/jpeg"}}]"#),
+        jpeg,
+    );
 }
 
 #[test]

@@ -187,3 +187,66 @@ fn json_within_text_may_be_written_with_escapes() {
         assert_eq!(shaped.shaped.blobs.len(), 1);
     }
 }
+
+/// What no text can have (half a surrogate pair) is in a string beside it: the rest is looked through all the same.
+#[test]
+fn a_string_that_is_no_text_has_its_content_replaced_and_stays_to_the_letter() {
+    let (bytes, text) = large(5_000);
+    let escaped = text.replace('/', r"\/");
+    let raw = format!(
+        r#"{{"content":[{{"type":"text","text":"\ud800 a\n\"data:image\/png;base64,{escaped}\" é\u00e9\\"}}]}}"#
+    );
+    let store = MemStore::default();
+    let shaped = block_on(shape(&raw, &store, &ShapeOptions::default())).unwrap();
+    let blob = shaped.blobs[0].blob;
+    assert_eq!(block_on(store.get(blob)).unwrap(), bytes);
+    let expected = format!(r#"{{"content":[{{"type":"text","text":"\ud800 a\n\"{blob}\" é\u00e9\\"}}]}}"#);
+    assert_eq!(shaped.result.get(), expected);
+}
+
+/// A reference is longer than the shortest text that it stands for.
+#[test]
+fn so_many_references_are_written_and_what_is_left_is_flagged() {
+    let small = STANDARD.encode_to_string(b"small!");
+    let image = json!({"type": "image", "data": small, "mimeType": "image/png"});
+    let (many, most) = (70_000, 65_536);
+    let list = format!(r#""{small}","#).repeat(many);
+    let texts = format!("data:;base64,{small} ").repeat(many);
+    for (structured, text) in [(format!("[{list}0]"), "x".to_owned()), ("[]".to_owned(), texts)] {
+        let raw = format!(
+            r#"{{"content":[{image},{{"type":"text","text":{}}}],"structuredContent":{structured}}}"#,
+            json!(text)
+        );
+        let options = ShapeOptions {
+            max_reply_bytes: 64 << 20,
+            ..ShapeOptions::default()
+        };
+        let shaped = try_shape(&raw, options).unwrap();
+        let json = shaped.shaped.result.get();
+        let blob = shaped.shaped.blobs[0].blob.to_string();
+        // Beside those of its own block.
+        let own = shaped.result["content"][0].to_string().matches(&blob).count();
+        assert_eq!(json.matches(&blob).count() - own, most);
+        assert!(json.contains(&small) && shaped.shaped.flags.left_inline >= 1);
+    }
+}
+
+/// The digits of a name may be base64 of something else.
+#[test]
+fn the_name_of_a_blob_is_nothing_else() {
+    let picture = png();
+    let name = blob_of(&picture).0.to_string();
+    let raw = json!({"content": [
+        {"type": "image", "data": picture, "mimeType": "image/png"},
+        {"type": "image", "data": name, "mimeType": "image/png"},
+    ]});
+    let options = ShapeOptions {
+        data_url_min_bytes: 1,
+        ..ShapeOptions::default()
+    };
+    let shaped = try_shape(&raw.to_string(), options).unwrap();
+    let uris: Vec<_> = (0..2)
+        .map(|at| shaped.result["content"][at]["uri"].clone())
+        .collect();
+    assert_eq!(uris, [json!(shaped.reference(0)), json!(shaped.reference(1))]);
+}
