@@ -165,6 +165,32 @@ async fn options_in_code_count_before_the_file() {
     hub.shutdown().await.unwrap();
 }
 
+/// What a newer version has laid out is neither read nor written by this one.
+#[test]
+fn a_store_of_a_newer_version_is_refused() {
+    let folder = Folder::new();
+    drop(FsStore::open(&folder.path("blobs"), FsOptions::default()).unwrap());
+    let format = folder.path("blobs/format");
+    std::fs::write(&format, "portcullis-blobs 2\n").unwrap();
+    folder.write("hub.json", configuration(&json!({})));
+    folder.rules(RULES);
+    let call = ["call", "mcp.notes.large", "--config", "hub.json"];
+    for arguments in [&["blobs", "ls"][..], &["blobs", "gc"], &call] {
+        let refused = portcullis(&folder, arguments).args(["--blobs", "blobs"]).run();
+        assert_ne!(refused.code, Some(0), "{arguments:?}");
+        assert!(
+            refused.stderr.contains("newer"),
+            "{arguments:?}: {}",
+            refused.stderr
+        );
+    }
+    assert_eq!(std::fs::read_to_string(format).unwrap(), "portcullis-blobs 2\n");
+    assert_eq!(
+        walk(&folder.path("blobs/blake3")),
+        Vec::<std::path::PathBuf>::new()
+    );
+}
+
 /// Whoever waits sees how far it is; what reads the output of the program does not.
 #[test]
 fn long_work_on_the_store_is_followed_at_a_terminal() {
