@@ -121,7 +121,10 @@ fn started(hub: Result<Hub, HubError>, arguments: &HubArguments) -> Result<Hub, 
         output::note(&told);
     }
     let router = hub.router();
-    if let Some(told) = unnamed(router.profiles(), &router.policies().profiles()) {
+    // To find the names takes a look at every policy.
+    if !router.profiles().is_empty()
+        && let Some(told) = unnamed(router.profiles(), &router.policies().profiles())
+    {
         output::note(&told);
     }
     Ok(hub)
